@@ -357,7 +357,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	       hold_own(cache, slub_tagged(top.slab), top.freelist, request, want, hold);
 }
 
-/* Source 2: the CPU's partial slabs. */
+/* Source 2: takes the first of the CPU's partial slabs in hand. */
 static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {

@@ -81,7 +81,7 @@ km_inline unsigned slub_objects(uint64_t word)
 	return (unsigned)(word >> SLUB_OBJECTS_SHIFT) & SLUB_MAX_OBJECTS;
 }
 
-/* Returns the word of the slab with all objects in use. */
+/* Returns `word` changed to "all objects in use": no freelist. */
 km_inline uint64_t slub_full(uint64_t word)
 {
 	return (word & SLUB_OBJECTS) | slub_objects(word);

@@ -11,7 +11,7 @@
 
 #define MAX_ORDER	3u	/* largest order of slabs; kernel: slab_max_order */
 #define MOST_CPU_PARTIAL 1048576u
-/* Counters by CPU, up to the last event of this engine. */
+/* Bytes of the event counters of each CPU: up to the last event of this engine. */
 #define EVENT_BYTES	256u
 _Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
 
@@ -34,7 +34,7 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size,
 						km_layout_options.min_objects ?: min_objects(),
 						max_order);
-	/* No kmalloc caches of these sizes in the kernel. */
+	/* Larger slabs for large objects of kmalloc; the kernel has no kmalloc caches of these sizes. */
 	if (cache->layout.flags & SLAB_KMALLOC)
 		cache->layout.order = (uint8_t)km_layout_larger(cache->layout.size, cache->layout.order,
 							 km_min(max_order + 2, KM_MAX_ORDER));
@@ -81,7 +81,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	if (node)
 		return 0;
 	n->range = km_arena_range(0);
-	/* One more than the quotient, even if the division is exact, so that e is not 0. */
+	/* The quotient rounded up, and one more if the division is exact, so that e is not 0. */
 	n->factor = -(uint64_t)cache->layout.size / cache->layout.size + 2;
 	/* With objects that do not start at the slab's address, slub_aligned must always fail. */
 	n->bound = cache->form.first ? 0 : cache->layout.objects * (n->factor * cache->layout.size);

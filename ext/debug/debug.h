@@ -23,7 +23,7 @@ int km_debug_print_all_leaks(int fd);
 
 /* ---- debug_stacks.c: marks beside objects; a mark refers to a stack by number */
 
-#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* multiplier of hashes and seals */
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* factor of hashes and seals */
 
 _Static_assert(sizeof(struct kmem_record_mark) == KM_DEBUG_TRACK, "as engine.h says");
 _Static_assert(KMEM_RECORD_FRAMES == KM_STACK_FRAMES, "a stack of the table has the frames of a walk");
@@ -53,7 +53,7 @@ km_inline bool km_debug_is_sealed(const struct kmem_record_mark *mark)
 /* State of an object. DAMAGED means only: the state word was overwritten. */
 enum km_debug_state {
 	KM_DEBUG_FREE, KM_DEBUG_TAKEN,
-	KM_DEBUG_CHANGES,		/* a thread is changing the object now */
+	KM_DEBUG_CHANGES,		/* a thread allocates or frees the object now */
 	KM_DEBUG_DAMAGED,
 };
 
@@ -118,7 +118,7 @@ struct km_debug_region {
 	unsigned char value;
 	const char *title;		/* title of the report; NULL: `what` and "overwritten" */
 	bool unsealed;
-	uint64_t found, wanted;		/* state word only: actual and expected value */
+	uint64_t found, wanted;		/* only for the state word: its present and its expected value */
 };
 #define KM_DEBUG_REGIONS 10u
 /* Find the first wrong byte (*from) and the end of the last wrong byte (*to). Returns: false if all bytes are

@@ -339,7 +339,7 @@ void km_shadows_settle(struct kmem_cache *cache)
 	km_store(&shadows->out, false);
 	km_layer_set(cache, KM_LAYER_SHADOW, NULL);
 	tell_sizes(cache, false);
-	/* The drain opens the cache's sheaves again. */
+	/* No shadow layer any more: the drain ends by opening the cache's sheaves. */
 	km_alloc_drain(cache);
 }
 

@@ -22,7 +22,7 @@
 #define LEAST_ROOM	64u
 #define MOST_HALVINGS	16u
 
-/* The live objects of one stack. */
+/* Sums over the allocated objects with one stack. */
 struct site {
 	const struct kmem_record_mark *mark;	/* mark of one object; NULL: unused entry */
 	struct km_page *slab;			/* first page of this object's slab or large block */
@@ -39,7 +39,7 @@ struct sites {
 	struct site *table;
 	unsigned room, used;
 	bool too_many;			/* there are too many stacks for the table */
-	unsigned halvings;		/* a walk counts the stacks whose lowest `halvings` bits of the hash ... */
+	unsigned halvings;		/* a walk counts only stacks whose lowest `halvings` bits of the hash ... */
 	uint64_t part;			/* ... are equal to `part` */
 	struct site *heaviest;		/* the heaviest sites so far: a heap with room / 4 entries, the lightest
 					 * first */
@@ -76,7 +76,7 @@ static struct site *site_of(struct sites *sites, struct km_page *slab, const str
 			return site;
 		if (site->mark)
 			continue;
-		/* One quarter stays free, so searches end soon. */
+		/* Keep a quarter of the table free, so that searches end soon. */
 		if (sites->used >= sites->room / 4 * 3)
 			return NULL;
 		sites->used++;
@@ -269,7 +269,7 @@ static size_t bytes_of_room(unsigned room)
 	return (room + room / 4) * sizeof(struct site);
 }
 
-/* Map the largest table the system grants. Returns: false without memory. */
+/* Maps the table of sites, as large as the system allows. Returns: false without memory. */
 static bool begin(struct sites *sites)
 {
 	for (sites->room = MOST_ROOM; sites->room >= LEAST_ROOM; sites->room /= 2) {
@@ -324,7 +324,7 @@ static void print_sites(struct km_writer *writer, const struct sites *sites)
 		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
 }
 
-/* Blocks in mappings of their own have no tracks. */
+/* Prints the bytes of large blocks without tracks: blocks in mappings of their own have none. */
 static void print_untracked(struct km_writer *writer)
 {
 	struct kmem_stats stats;

@@ -78,10 +78,11 @@ struct km_charge_ops {
 	/* Executes mem_cgroup_account_malloc for another process (KMEM_MAIL_ACCOUNT), with the registry locked.
 	 * Returns: 0, or -EOPNOTSUPP. Cached blocks stay charged. */
 	int (*account_malloc)(bool on);
-	/* The groups, for readers outside of the process (memcg/memcg_group.h). */
+	/* Addresses of the groups, for readers in other processes (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
-extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
+extern km_hidden const struct km_charge_ops *km_charge_ops;	/* hook of accounting (base/cc.h); NULL without
+								 * groups */
 
 /* A hook of malloc: begins or ends the charging of malloc's blocks. Context: registry locked. */
 struct km_malloc_ops {

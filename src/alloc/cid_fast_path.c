@@ -44,7 +44,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 	return object ? km_cleared(cache, object) : alloc_missed(cache, gfp, node);
 }
 
-/* NULL is misuse, reported by km_array_free. */
+/* Frees an object by concurrency id. NULL is misuse, which km_array_free reports. */
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&

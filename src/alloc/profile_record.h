@@ -21,8 +21,9 @@ static inline double km_profile_series(double x)
 	return 1 + x * (1. / 2) + s * (1. / 12) - s * s * (1. / 720 - s * (1. / 30240));
 }
 
-/* Number of objects that a sample stands for: 1 / q, with x = bytes / mean. Mostly by the series above. Beyond, q by
- * a series near 0; each step 1 - (1 - q)^2 doubles x. */
+/* Returns: the number of objects that a sample stands for: 1 / q, where q is the probability that an object of x =
+ * bytes / mean is sampled. Up to x = 1 by the series above; beyond, from q at a small x, by steps q = 1 - (1 - q)^2
+ * that each double x. */
 static inline double km_profile_times(double x)
 {
 	unsigned doublings = 0;
@@ -43,7 +44,8 @@ static inline double km_profile_times(double x)
 struct km_profile_now {
 	uint64_t *tags;			/* a byte for each slot: 0: free, else made of the object's address; a row is
 					 * one word */
-	uint32_t number;		/* number of the profile */
+	uint32_t number;		/* number of this profile; a thread with another number starts its counts
+					 * anew */
 };
 extern km_hidden struct km_profile_now km_profile_now;
 

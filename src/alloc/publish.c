@@ -11,7 +11,8 @@ static bool public_pcs(const struct kmem_cache *cache)
 	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->layout.engine->hit);
 }
 
-/* True if one objcg is charged for all allocated objects: a free need not read the object's owner word. */
+/* Returns: true if one objcg is charged for all allocated objects, so that a free need not read the object's owner
+ * word. */
 static bool has_one_owner(const struct kmem_cache *cache)
 {
 	return cache->memcg.word_is_charged && cache->memcg.charged.inner.pcs &&

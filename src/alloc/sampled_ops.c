@@ -159,7 +159,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->ext.sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
-	/* The cache may be charged by now. */
+	/* The cache may have become charged meanwhile: a guarded object must stay uncharged. */
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guard_ops->free(cache, object, NULL);
 		return NULL;
@@ -171,7 +171,8 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	return object;
 }
 
-/* Guarding makes system calls, and supports no node, no objcg, and no handler inside the library. */
+/* Returns: true if this request may get a guarded object. False for requests that must not wait, name a node or an
+ * objcg, or come from a handler inside the library, because guarding makes system calls. */
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_load(&cache->ext.sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&

@@ -29,13 +29,13 @@ struct km_tracer_ops {
 };
 extern km_hidden const struct km_tracer_ops *km_tracer_ops;
 
-/* Does a tracer want to see each call? */
+/* Returns: true if a tracer is attached or preloaded, and wants to see each call. */
 km_inline bool km_tracer_is_wanted(void)
 {
 	return km_tracer_ops && (km_load(km_tracer_ops->attached) || km_tracer_ops->preloaded);
 }
 
-/* Tell the preloaded tracer, if there is one. */
+/* Tell the preloaded tracer, if there is one, of an allocation or a free. */
 void km_tracer_comes(const void *p, size_t bytes) km_cold;
 void km_tracer_goes(const void *p) km_cold;
 

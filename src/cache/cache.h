@@ -38,12 +38,12 @@ bool km_boot_is_borrower(void);
 /* ---- options.c */
 
 struct km_options {
-	const struct km_engine *engine;	/* the default engine */
+	const struct km_engine *engine;	/* engine of caches that name none */
 	const char *percpu;		/* wanted discipline; NULL: the best available */
 	const char *index;		/* index of the per-CPU areas: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool check_sizes;		/* report frees with a wrong size (kmalloc/sized_free.c) */
-	bool sanitize;			/* a sanitizer in the process sees each object */
+	bool sanitize;			/* option sanitize: report each object to a sanitizer in the process */
 	bool control;			/* serve requests of other processes (mailbox.h) */
 	bool account;			/* charge every object and every block */
 	bool account_malloc;		/* charge malloc to the thread's group, from the start */
@@ -79,7 +79,7 @@ struct km_creation {
 	struct kmem_cache_args args;
 	bool internal;			/* a cache of kmalloc or malloc: any alignment, no warnings */
 	bool dense;			/* many objects are expected: large slabs must waste little */
-	bool singly;			/* objects are requested one by one */
+	bool singly;			/* no bulk requests are expected (KM_CACHE_SINGLY) */
 	bool canary;			/* a canary may follow each object, also in caches of kmalloc or malloc */
 	const struct km_engine *engine;	/* engine of the cache; NULL: chosen by args */
 	struct kmem_cache *child_of;	/* makes a child cache of this cache, for a private group */
@@ -235,7 +235,8 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 		return km_observed_bytes(cache, p) ?: cache->layout.object_size;
 	return km_unlikely(cache->ext.canary) ? cache->ext.canary : km_room_of(cache);
 }
-/* Precompute the usable bytes of a new cache. km_alloc_prove sets the field to 0 where frees are validated. */
+/* Sets layout.usable of a new cache, the usable bytes of its objects. km_alloc_prove sets the field to 0 where frees
+ * are validated. */
 km_inline void km_settle_usable(struct kmem_cache *cache)
 {
 	const bool asked = cache->layout.live_shift || cache->ext.canary || km_sanitizer.objects;
@@ -271,7 +272,7 @@ size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char
 
 /* A free that names the requested bytes and alignment. */
 struct km_sized {
-	size_t size, align;		/* size: never 0 */
+	size_t size, align;		/* requested bytes, never 0, and alignment */
 	bool resized;			/* a call may have shrunk the object in place */
 	const char *function;
 	const void *caller;		/* return address of the call in the program */
@@ -296,7 +297,7 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 uint64_t km_large_owner(const void *p);
 /* Charge an uncharged block to the active group. Returns: false if refused, or if p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
-/* Uncharge a block and refund the bytes. */
+/* Uncharge a large block: its bytes go back to its objcg. */
 void km_large_uncharge(const void *p) km_cold;
 /* Failure injection for large blocks is on: no block is cached, none grows in place, and each request asks the
  * injector. */
@@ -434,7 +435,7 @@ int km_reclaim_named(const char *name);
 /* Release reserved address space beyond a limit in bytes; and cached huge blocks, beyond changed limits. */
 void km_reclaim_fit(size_t limit);
 void km_reclaim_limited(void);
-/* As kmem_cache_shrink, but remaining slabs keep all their pages. */
+/* Gives cached objects back as kmem_cache_shrink does, but slabs that stay keep all their pages resident. */
 void km_cache_send_home(struct kmem_cache *cache);
 
 #endif

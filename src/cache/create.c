@@ -13,7 +13,7 @@
 static struct {
 	struct km_lock lock;
 	struct km_list all;
-	unsigned count, shadows;	/* all caches; shadow caches among them */
+	unsigned count, shadows;	/* number of all caches; debug shadow caches among them */
 	struct km_busy_was was_busy;	/* the busy state of the lock's holder before km_registry_lock */
 	struct kmem_cache *dead;	/* memory of destroyed caches, for new caches, linked by next_named */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .all = { &registry.all, &registry.all } };
@@ -88,7 +88,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	if (!leader)
 		return;
 	km_store(&leader->tune.leads, true);
-	/* The slabs of a debugged leader have another layout. */
+	/* Do not copy these settings of a debugged leader: its slabs have another layout. */
 	if (km_is_debugged(leader))
 		return;
 	cache->fast.capacity = leader->fast.capacity;
@@ -170,7 +170,7 @@ static void link_name(struct kmem_cache *cache)
 	*first = cache;
 }
 
-/* Extend the hash to the whole table, once. */
+/* Extends the hash of names from one page to the whole table, once. */
 static void spread_names(void)
 {
 	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
@@ -343,7 +343,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 	char shown[KM_NAME_BYTES];
 	int error = 0;
 
-	/* A message must quote one line. */
+	/* Quote the name in one line. */
 	km_text_take(shown, KM_NAME_BYTES, name ?: "(null)", " ", '_');
 	if (args)
 		creation.args = *args;

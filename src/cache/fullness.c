@@ -15,7 +15,7 @@
 struct look {
 	const struct km_page *held;
 	unsigned left;			/* pointers to look up before the page is released */
-	const struct kmem_cache *cache;	/* cache described by `of_all` */
+	const struct kmem_cache *cache;	/* cache to which the sums in `of_all` belong */
 	struct km_fullness of_all;
 };
 

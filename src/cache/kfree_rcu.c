@@ -414,7 +414,7 @@ static void wait(void)
 
 /* A request about to be refused waits for the objects of the current grace period, for a bounded time: the grace period
  * may wait for this thread, an RCU reader or RCU's own. After a wait in vain no request waits until a period ended. */
-#define PATIENCE_MS	512u		/* longest sleep; a second in all */
+#define PATIENCE_MS	512u		/* most ms of one sleep; all sleeps of a request take a second */
 static bool relieve(void)
 {
 	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one: until `done` rises nothing

@@ -8,7 +8,7 @@
 
 #include "os/lock.h"
 
-/* A page of pointers. Kernel: KVFREE_BULK_MAX_ENTR. */
+/* A block: a page of pointers to waiting objects. Kernel: KVFREE_BULK_MAX_ENTR. */
 #define KM_RCU_BLOCK_BYTES 4096u
 struct km_rcu_block {
 	struct km_rcu_block *next;

@@ -25,13 +25,14 @@ struct km_root {
 	const char *discipline, *reason;
 	const char *hardened;	/* names of the active parts of hardening; empty: none */
 	const struct km_percpu *percpu;
-	const struct km_list *caches;	/* the registry: struct kmem_cache.all, oldest first */
+	const struct km_list *caches;	/* list of all caches (struct kmem_cache.registry.all), oldest first */
 	const unsigned *cache_count;
 	const size_t *past_new_slabs, *past_freed_slabs;	/* slab counters of destroyed caches without an heir */
 	struct km_arena_view arena;
 	const size_t *large_blocks, *large_bytes;	/* large blocks, and their bytes, without those that are
 							 * mappings */
-	const uint32_t *growth_at;	/* large_bytes includes the runs' pages: realloc_run.h */
+	const uint32_t *growth_at;	/* per-CPU offset of the pages of runs, which large_bytes includes
+					 * (realloc_run.h) */
 	const size_t *own_pages;	/* km_addr_reuse_pages (page/addr_reuse.h) */
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *mapped_kept, *mapped_spare;	/* bytes of address space without a block: ranges refused by
@@ -40,7 +41,7 @@ struct km_root {
 	const struct km_huge_entry *const *mapped_table;	/* hash table of huge blocks, with mapped_slots entries;
 								 * replaced when it grows */
 	const size_t *mapped_slots;
-	const struct km_huge_cached *parked;	/* cached huge blocks */
+	const struct km_huge_cached *parked;	/* table of cached huge blocks */
 	const unsigned *parked_count;
 	const size_t *meta_bytes;
 	const struct km_span *spans;	/* the library's own memory, except the arrays of ranges and the per-CPU
@@ -49,7 +50,7 @@ struct km_root {
 	const size_t *slob_pages, *slob_units;
 	const struct km_guarded *guarded;
 	const size_t *guard_objects, *guard_live, *guard_samples, *guard_reports;	/* guarded objects */
-	const struct km_memcg_view *memcg;	/* memcg/memcg_group.h; NULL: there can't be groups */
+	const struct km_memcg_view *memcg;	/* groups (memcg/memcg_group.h); NULL: not linked in */
 	uint32_t control;		/* enum kmem_control */
 	struct kmem_mail *mail;		/* mailbox; NULL if control is off */
 	const struct kmem_mail_report *mail_report;
@@ -59,7 +60,7 @@ struct km_root {
 	struct kmem_record_stack *const *stacks;	/* stacks by number; NULL: debugging is not linked in */
 };
 
-/* cache_fields.c: the table of this build. */
+/* cache_fields.c: names and places of the fields of this build. */
 extern km_hidden const struct kmem_record_field km_fields[];
 extern km_hidden const unsigned km_field_count;
 

@@ -20,7 +20,7 @@ static struct {
 	uint32_t flushes;		/* number of flushes of all caches begun for requests without pages; guarded by
 					 * `lock` */
 	size_t peak_pages;		/* peak of pages in use since cached objects were last given back */
-	/* The current or last round of reaping. */
+	/* State of the current or last round of reaping: start in ms. */
 	uint64_t began_ms;
 	bool quiet, purges;		/* in this round all is idle; so long that free pages go to the system, too */
 	/* Caches visited so far, and the count to reach for the last requested round: every cache present at the
@@ -391,7 +391,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		*its = (struct km_reclaim_round){ true, false, number, reclaim.visited + km_registry_count() };
 		reclaim.wanted = km_max(reclaim.wanted, its->until);
 	}
-	/* Another thread may have completed the round meanwhile. */
+	/* Look with the lock held: another thread may have completed the round. */
 	if (!is_visited(its->until))
 		reap(km_os_now_ms(), first, first);
 	const bool through = is_visited(its->until) || !km_registry_count();
@@ -573,7 +573,7 @@ void km_reclaim_fork(bool before, bool child)
 	}
 }
 
-/* Caches shrunk together, with one fence for their sheaves. */
+/* Caches gathered to be shrunk with one fence for their sheaves. */
 struct shrinking {
 	const struct kmem_cache *leader;
 	struct kmem_cache *cache[MAX_IDLE];

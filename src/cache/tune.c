@@ -67,7 +67,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 	if (!is_meant(cache, tuning))
 		return 0;
 	km_debug(!cache->layout.dead, "a tuned cache exists");
-	/* Kernel: ignores invalid values if the cache exists. */
+	/* Ignore invalid values for a cache that exists, as the kernel does. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
 		return 1;

@@ -42,16 +42,16 @@ struct kind {
 	bool has_texts, is_named;	/* the request must have two texts that end with NUL; the name of a cache must
 					 * not be empty */
 	bool waits;			/* the command waits for locks of caches or groups */
-	uint8_t numbers;		/* number of numbers in the text `letters` */
+	uint8_t numbers;		/* how many numbers the text `letters` must have */
 };
 
 struct order {
 	struct kmem_mail_request request;
-	const struct kind *kind;	/* NULL: unknown command */
+	const struct kind *kind;	/* kind of the command; NULL: unknown command */
 	uint32_t asked;			/* number of the request being served */
 	slab_flags_t flags;
 	unsigned long number[MOST_NUMBERS];
-	unsigned count;			/* number of caches of that name */
+	unsigned count;			/* number of caches that the request names */
 	int result;
 	unsigned damages;
 	bool report;			/* print the leak report after the answer */
@@ -352,7 +352,7 @@ static void look_for_mail(void)
 		return;
 	if (!km_registry_trylock())
 		return;
-	/* Another thread may have answered meanwhile. */
+	/* Only if no other thread has answered meanwhile, and the request is not withdrawn. */
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
 		serve(&order);
 	km_registry_unlock();

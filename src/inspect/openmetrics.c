@@ -85,7 +85,7 @@ struct column {
 static const struct column object_bytes = {
 	{ "cache_object_bytes", GAUGE, "Bytes of one object." }, CACHE(object_bytes), false,
 };
-/* The sums of caches of one name. */
+/* Families of a cache's numbers; caches of one name are summed. */
 static const struct column cache_columns[] = {
 	{ { "cache_live_objects", GAUGE, "Allocated objects." }, CACHE(live_objects), false },
 	{ { "cache_live_bytes", GAUGE, "Bytes of allocated objects." }, CACHE(live_bytes), false },
@@ -512,7 +512,7 @@ static void group_label(struct printing *printing, size_t place)
 	label(printing, "group", path_of(printing->metrics, place, room));
 }
 
-/* A low or min of 0 means no limit. */
+/* Returns: whether the number is printed: a low or min of 0 means no limit. */
 static bool is_there(uint64_t n, bool limit)
 {
 	return limit ? n && n != MEMCG_NO_LIMIT && n != KM_UNKNOWN_LIMIT : n != KM_UNKNOWN;

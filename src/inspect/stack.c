@@ -126,7 +126,7 @@ struct function {
 	uint8_t encoding;		/* encoding of addresses */
 	bool has_data;			/* augmentation data follows the range */
 	bool signal;			/* the frame is of a signal handler's return */
-	bool in_file;			/* the place is in a file */
+	bool in_file;			/* the place is in a mapped file */
 };
 
 /* An entry begins with its length, 4 bytes. The longer form of a length gives an empty text. */
@@ -227,7 +227,7 @@ static bool find_function(uintptr_t pc, struct function *function)
 	return false;
 }
 
-/* A register's place in the frame, or none. */
+/* Notes a register's place in the frame, or that it has none. */
 static void save(struct row *row, uint64_t reg, bool saved, int64_t offset)
 {
 	if (reg == REG_FP) {
@@ -327,7 +327,7 @@ static uint64_t advance(struct text *text, uint8_t code)
 	return code == 0x02 ? take(text, 1) : code == 0x03 ? take(text, 2) : code == 0x04 ? take(text, 4) : SIZE_MAX;
 }
 
-#define ROWS 8u				/* rows that DW_CFA_remember_state may stack */
+#define ROWS 8u				/* most rows that DW_CFA_remember_state saves at once */
 
 /* Run the instructions for the code up to pc. first: the row for DW_CFA_restore. */
 static bool run(const struct function *function, struct text text, uintptr_t pc, struct row *row,
@@ -420,7 +420,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 	struct row row = { .strange = true }, first;
 	uint64_t own = km_stack_is_own(pc) ? OWN : 0;
 
-	/* The call stands before the return address. */
+	/* pc is the return address: the call is before it. */
 	bool found = find_function(pc - 1, &function);
 	if (!found || function.signal) {
 		row = (struct row){ .reg = REG_SP, .offset = INTERRUPTED + 8, .has_ra = true, .ra = -8 };
@@ -683,7 +683,7 @@ km_noinline unsigned km_stack_walk(uintptr_t *frame, unsigned most)
 
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most)
 {
-	/* A rule is for the instruction before the place. */
+	/* pc + 1, because a rule is looked up for the instruction before pc. */
 	struct walk walk = { .pc = fault->pc + 1, .sp = fault->sp, .fp = fault->fp, .end = end_of(fault->sp) };
 	uint64_t rule = rule_of(walk.pc, walk.end);
 
@@ -728,7 +728,7 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 			return false;
 		other = differs(trail, here);
 		stack->what = km_load(&trail->what);
-		/* Everything read above belongs to this turn. */
+		/* If `turn` is unchanged, all words read above belong to this trail. */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (km_load(&trail->turn) != turn)
 			return false;

@@ -28,7 +28,7 @@ struct km_stack_trail {
 	uint64_t key;			/* key of the stack; 0: the trail is unused */
 	uint16_t words, bases;
 	uint32_t word_at[KM_STACK_WORDS];	/* offset of each return address from the stack's start, in words */
-	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
+	uint8_t base_of[KM_STACK_BASES];	/* index of the return address that follows from each frame pointer */
 	int32_t base_at[KM_STACK_BASES];	/* offset of each frame pointer from the start, in bytes; -1: it is in
 						 * the register */
 	int64_t base[KM_STACK_BASES];	/* value of each frame pointer, as an offset from the start */

@@ -48,7 +48,7 @@ static inline void km_stats_sum(unsigned long *sum, unsigned long n)
 	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
 }
 
-/* Guarded objects: maximum, current and total number, and number of reported errors. */
+/* Numbers of guarded objects: capacity; allocated now; allocated since the start; errors reported. */
 struct km_print_guard {
 	unsigned long objects, live, samples, reports;
 };
@@ -58,10 +58,10 @@ struct km_print_process {
 	struct km_print_guard guard;
 	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
-	unsigned long mapped_ready;	/* bytes of free dirty pages in cached freed mappings */
+	unsigned long mapped_ready;	/* bytes of cached huge blocks, which are free and resident */
 	unsigned long past_new_slabs, past_freed_slabs;	/* slab counters of destroyed caches without an heir */
 };
-/* stats.c: the values of this process. */
+/* stats.c: km_print_own_process returns the values of this process. */
 struct km_print_process km_print_own_process(void);
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);
@@ -76,7 +76,8 @@ void km_print_json_tail(struct km_writer *writer);
 struct km_group_stats {
 	char name[MEMCG_NAME_MAX];
 	unsigned depth;			/* 1: child of the root; the root is not listed */
-	unsigned number;		/* distinguishes groups of the same name; 0: unknown */
+	unsigned number;		/* serial number of the group, which tells groups of one name apart; 0:
+					 * unknown */
 	uint64_t current, peak, max, high, low, min, failcnt, kmem, stock, dying;
 	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
 };

@@ -26,7 +26,8 @@ KM_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KM_KMALLOC_STEPS];
 /* Bytes that a hit with __GFP_ZERO clears, by size; the cache is not asked, because cache_of_size may be NULL. */
 static uint16_t cleared_of_size[KM_KMALLOC_STEPS];
-/* The one cache of an engine that serves kmalloc by size. If set, all entries above are 0 and NULL. */
+/* The cache of all blocks of kmalloc, with an engine that serves kmalloc by size; else NULL. If set, all entries above
+ * are 0 and NULL. */
 struct kmem_cache *km_kmalloc_sized;
 /* Caches for __GFP_ACCOUNT, so that charged and uncharged objects never share a slab; NULL until a group exists. */
 static struct kmem_cache *charged_of_size[KM_KMALLOC_STEPS] km_sparse;
@@ -289,7 +290,7 @@ static void set_sizes(struct kmem_cache **table, unsigned class, struct kmem_cac
 		km_store_release(&table[step], cache);
 }
 
-/* Open the fast path for each size of a class. */
+/* Publish the cache's id for each size of a class, so that these sizes have a fast path. */
 static void show(struct kmem_cache *cache, uint16_t *ids, unsigned class,
 		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
@@ -434,9 +435,9 @@ void kvfree_sensitive(const void *object, size_t bytes)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	/* Kernel: trusts the caller's size. */
+	/* Bound the size by the object's; the kernel trusts the caller's size. */
 	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
-	/* Keep the compiler from deleting the stores as dead. */
+	/* The asm keeps the compiler from deleting the stores of the wipe as dead. */
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
 }

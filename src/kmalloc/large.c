@@ -18,8 +18,9 @@ KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the larg
 
 static struct {
 	size_t blocks, bytes;
-	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
-	bool charged;		/* a block was charged at some time */
+	void *deferred;		/* blocks freed in signal handlers, to be freed by a later call; linked by their first
+				 * words */
+	bool charged;		/* some block was charged since the start */
 } large;
 
 bool km_large_fails;
@@ -110,7 +111,7 @@ uint64_t km_large_owner(const void *p)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Count a block without a class. */
+/* Count a new block that belongs to no class, and mark its first page in the page map. */
 static void count_in(struct km_page *page)
 {
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
@@ -192,7 +193,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	return p;
 }
 
-/* Try once. *hopeless is set if reclaim can't help. */
+/* Allocate a block by one attempt, as pages or as a mapping. *hopeless is set if reclaim can't help. */
 static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	void *p = NULL;

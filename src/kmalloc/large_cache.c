@@ -245,7 +245,7 @@ static km_cold bool drain_idle(const struct kmem_cache *wanting)
 	struct kmem_cache *idle[2 * CLASSES];
 	size_t count = 0;
 
-	/* Acquire: one thread searches at a time, near enough. */
+	/* Claim the search for this period: one thread at a time, near enough. */
 	if (km_thread.no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
 	for_each_class(class) {
@@ -558,7 +558,7 @@ static size_t shrink(struct kmem_cache *cache)
 	return km_swap_acquire(&class->drained, 0u);
 }
 
-/* Blocks of a class, counted by page descriptors. */
+/* Count of the allocated and cached blocks of a class, by page descriptors. */
 struct blocks {
 	const struct kmem_cache *cache;
 	size_t count, wrong;

@@ -13,7 +13,7 @@
 
 #define COPIES 16u
 
-/* Make the table of copies. Several threads may race: one table stays. */
+/* Returns: the table of a plain cache's copies, made at the first call. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
 	struct kmem_cache **copies = km_load_acquire(&plain->ext.copies), **none = NULL;

@@ -346,7 +346,7 @@ static void *resize(void *p, size_t size)
 	void *moved = get_grown(size, old);
 	if (!moved)
 		moved = malloc(bytes = with_room_to_grow(size, old));
-	/* There may be memory for the requested size, though not for more; or another thread took the room. */
+	/* Try again with the requested size: there may be no memory for more, or another thread took the room. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved && size > old))
@@ -520,7 +520,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 	return aligned_missed(align, size);
 }
 
-/* heaptrack wraps neither memalign nor pvalloc: report the block. */
+/* Reports a block to heaptrack, which wraps neither memalign nor pvalloc. Returns: p. */
 static void *tell(void *p, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)))
@@ -564,7 +564,7 @@ KMEM_API void *pvalloc(size_t size)
 
 /* ------------------------------------------------------------------ for defragmenters */
 
-/* Allocate in the fullest slab; without slabs, as malloc. */
+/* Allocates in the fullest partial slab; without a class for the size, as malloc. */
 void *kmem_malloc_fullest(size_t size)
 {
 	const gfp_t gfp = KM_MALLOC_GFP | __GFP_FULLEST;

@@ -86,7 +86,8 @@ static struct span span_of_part(struct span class, unsigned part)
  * is about to be published there, and has no leader. */
 static struct kmem_cache *make(const struct class *class, size_t bytes, bool dense, struct kmem_cache *const *leader)
 {
-	/* The size of the class is a multiple of `align`; an object with a canary or red zone is aligned as well. */
+	/* The cache's alignment: the largest power of two, up to a page, that divides the class's size; also with a
+	 * canary or red zone behind the object. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
 	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense, .singly = true,
 					.canary = true,
@@ -177,7 +178,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	km_busy_scope(was);
 	const struct span sizes = span_of(class);
 	struct kmem_cache *cache = make(class, sizes.bytes, false, &plain[number_of(class)].cache);
-	/* A debugged cache gets no fast path. */
+	/* A debugged cache becomes `observed`: no size of the class has a fast path. */
 	if (cache && km_is_debugged(cache))
 		km_cache_publish(&class->observed, cache);
 	else if (cache && km_cache_publish(&class->cache, cache))

@@ -29,7 +29,7 @@
 
 typedef void handler_fn(void);
 
-/* std::get_new_handler() and std::__throw_bad_alloc(). */
+/* std::get_new_handler() and std::__throw_bad_alloc() of the C++ runtime, if linked. */
 __attribute__((weak)) handler_fn *_ZSt15get_new_handlerv(void);
 __attribute__((weak, noreturn)) void _ZSt17__throw_bad_allocv(void);
 

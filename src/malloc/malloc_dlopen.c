@@ -15,7 +15,7 @@
 #include "malloc.h"
 #include "malloc_throw.h"
 
-#pragma weak km_stack_forget	/* a build without debugging walks no stacks */
+#pragma weak km_stack_forget	/* weak, because a build without debugging walks no stacks */
 
 /* Find a symbol in a C++ runtime already loaded; the call loads no library. */
 void *km_loaded_symbol(const char *name)

@@ -88,7 +88,7 @@ KMEM_API size_t xallocx(void *p, size_t size km_unused, size_t extra km_unused, 
 	return sallocx(p, flags);
 }
 
-/* A lower bound, because malloc chooses the cache of a size at the first request. */
+/* Returns: the size of a block for this request, at least: malloc chooses the cache of a size at the first request. */
 KMEM_API size_t nallocx(size_t size, int flags)
 {
 	return km_max(size, ALIGN(flags)) <= PTRDIFF_MAX ? size : 0;
@@ -98,7 +98,7 @@ KMEM_API size_t nallocx(size_t size, int flags)
 
 enum value {
 	NOTHING,	/* a write is accepted and ignored */
-	PURGE,		/* purges free memory */
+	PURGE,		/* purges the free memory, as kmem_shrink_all */
 	VERSION, EPOCH, NONE, ONE, PAGE, ALLOCATED, ACTIVE, ACTIVE_PAGES, RESIDENT
 };
 
@@ -190,7 +190,7 @@ static size_t match(const char *pattern, const char *name, size_t *mib)
 	return *name ? 0 : part + 1;
 }
 
-/* mib[0] is the index of the control. */
+/* Translates a name into mib: mib[0] is the index in `controls`, then the numbers in the name. */
 KMEM_API int mallctlnametomib(const char *name, size_t *mib, size_t *length)
 {
 	size_t found[MOST_PARTS] = { 0 }, parts;

@@ -66,7 +66,8 @@ void *km_malloc_by_them(size_t align, size_t size)
 	km_debug(km_malloc_is_theirs && !is_behind, "blocks of another malloc exist only with another malloc");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
-	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
+	/* Calls the program's posix_memalign. If the name leads back to libkmem's, in_their_malloc ends the
+	 * recursion. */
 	if (!km_thread.in_their_malloc && !IS_HERE(posix_memalign)) {
 		km_thread.in_their_malloc = true;
 		int error = posix_memalign(&block, align, size);
@@ -89,7 +90,7 @@ void km_malloc_free_by_them(void *p)
 	free(p);
 }
 
-/* Calls the process's realloc, as libc's reallocarray does. */
+/* Calls realloc by its name, so the program's, as libc's reallocarray does. */
 KMEM_API void *reallocarray(void *p, size_t n, size_t size)
 {
 	size_t bytes;

@@ -261,7 +261,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 #ifdef KMEM_HAVE_RSEQ
 	const intptr_t rseq = km_rseq;
 
-	/* The object's own word, not the page's. */
+	/* Only if `word` is the object's entry in a vector, not the page's word. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) &&
 	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge))) {

@@ -203,7 +203,8 @@ static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t g
 	return taken;
 }
 
-/* Called by the miss and by the fast path. */
+/* Recharges objects[0, n), popped from a mixed sheaf, to objcg. Returns: n; 0 or SIZE_MAX after all objects were freed
+ * (struct km_alloc_ops). Called by the fast path and by the miss. */
 km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 					      void **objects)
 {

@@ -184,7 +184,7 @@ bool km_charged_differ(struct kmem_cache *cache, uint32_t parent, bool may_wait)
 {
 	if (!km_lock_may(&km_drain_lock, may_wait))
 		return false;
-	/* Another thread may have been faster. */
+	/* Look again with the lock held: another thread may have announced the second objcg. */
 	if (parent || km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER)
 		differ(cache, parent);
 	if (may_wait && cache->memcg.charged.slot && (is_due(cache) || km_charged_is_mixed(cache))) {

@@ -46,7 +46,7 @@ void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects
 
 /* ------------------------------------------------------------------ the CPU's charged sheaf */
 
-/* Attempts at an interrupted per-CPU operation. */
+/* most attempts at adopting a sheaf, because an attempt may be interrupted */
 #define TRIES 8
 
 static bool has_top(const struct km_pcs *pcs)

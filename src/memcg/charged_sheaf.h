@@ -15,7 +15,7 @@
 
 /* Misses in a row on another group's sheaf before a thread takes the CPU's sheaf over. */
 #define KM_CHARGED_INSIST 16u
-/* Objects of the largest charged sheaf. */
+/* most objects of a charged sheaf */
 #define KM_CHARGED_MOST 126u
 
 /* Alloc ops of the layer CHARGE: for objects (charge.c), and for cached large blocks (charge_large.c). */
@@ -64,7 +64,7 @@ km_inline bool km_charged_is_direct(const struct kmem_cache *cache)
 
 /* Uncharges the owner's objects, and clears their owner words. With KM_OBJCGS_DIFFER objects may change places. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
-/* km_charged_disown, then frees the objects to the layer beneath. */
+/* Uncharges objects by km_charged_disown, and frees them to the layer below. */
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
 /*
  * Sets the owner words of n objects, whose bytes are charged to objcg; NULL: the objects are uncharged. Returns: false
@@ -85,7 +85,7 @@ km_inline void km_charged_see_back(struct kmem_cache *cache)
 		km_charged_open_back(cache);
 }
 
-/* Reports an allocation with a refused charge. Returns: NULL. */
+/* Reports that an allocation failed because its charge was refused. Returns: NULL. */
 km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp | __GFP_NOWARN, ENOMEM);
@@ -170,7 +170,7 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
  * only after KM_CHARGED_INSIST misses. */
 struct km_charged_last {
 	const struct kmem_cache *cache;
-	uint64_t owner;			/* 0: no such miss */
+	uint64_t owner;			/* owner that missed on another owner's sheaf; 0: none */
 	unsigned times;
 };
 

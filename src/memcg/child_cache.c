@@ -23,7 +23,7 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define FIRST_PIECE	((size_t)512)	/* bytes of pieces of an array of slabs */
+#define FIRST_PIECE	((size_t)512)	/* bytes of the first, and at most of a further piece of an array of slabs */
 #define MOST_PIECE	((size_t)32 << 10)
 #define TRIES		4		/* attempts to allocate the prepaid slab: a handler may take the slab */
 #define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a child cache's shortened name */

@@ -18,7 +18,7 @@ struct km_child_piece {
 };
 struct km_child_slabs {
 	struct km_child_piece *last;	/* the piece with the last slab; without slabs the first piece, or NULL */
-	size_t count;			/* slabs of all pieces */
+	size_t count;			/* number of slabs in all pieces */
 };
 
 struct km_child {
@@ -29,7 +29,7 @@ struct km_child {
 	struct km_private *private;	/* the record of the private group; a spare's: km_private_pool */
 	struct km_list same;		/* on parent->child_list; guarded by the registry lock */
 	struct km_list spare;		/* a spare: on km_private_spares; guarded by the registry lock */
-	struct km_child_slabs slabs;	/* guarded by private->lock */
+	struct km_child_slabs slabs;	/* the child cache's slabs; guarded by private->lock */
 };
 
 struct km_private {
@@ -105,7 +105,7 @@ extern struct km_private km_private_pool;
 extern km_hidden struct km_list km_private_spares;
 extern km_hidden size_t km_private_spare_count;
 void km_private_call_after(struct km_child *child);
-/* Frees the array of slabs. */
+/* Frees the pieces of a child cache's array of slabs. */
 void km_private_free_places(struct km_child_slabs *slabs);
 
 /* Makes a new objcg private, for a group with a name and number. Returns: false: no memory. km_private_drop undoes

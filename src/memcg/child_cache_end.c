@@ -10,15 +10,15 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define TOGETHER	128u		/* child caches that share a fence */
-#define LOOKS		4u		/* orphans looked at when a private group is created or released */
+#define TOGETHER	128u		/* most child caches drained or destroyed with one fence */
+#define LOOKS		4u		/* orphans that the creation or release of a private group tries to release */
 #define LOOKS_BY_TICK	64u
 #define MOST_SPARES	64u		/* spares kept for later groups; at TOGETHER more, some are destroyed */
 #define AT_A_TIME	1024u		/* slabs given back under one hold of the registry lock */
 
-/* Private groups with a reference; private groups without, but with objects or blocks out. */
+/* living: private groups with a reference; orphans: without a reference, but with allocated objects or blocks. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
-/* Both, by the hash of their names. */
+/* Hash table of all private groups by name, for `namesake`. */
 static struct km_private *named[1024] km_sparse;
 
 /* ------------------------------------------------------------------ the child caches of a group */

@@ -34,7 +34,7 @@ struct mem_cgroup km_memcg_root = {
 	.name = "/",
 };
 
-/* The root of this process's groups: the group created by options, or the tree's root. */
+/* The group that stands in the root's place for this process: the group of the options, or the tree's root. */
 static struct mem_cgroup *top = &km_memcg_root;
 
 static struct {

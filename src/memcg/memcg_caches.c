@@ -10,7 +10,7 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-/* Caches counted in one walk over the slabs. */
+/* most caches counted in one walk over the slabs */
 #define AT_ONCE 32u
 
 struct row {
@@ -126,7 +126,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	/* Large blocks are in no slab. */
+	/* Skip caches of large blocks, which have no slabs. */
 	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->layout.engine->whole_pages)
 		return 0;
 	if (cache->memcg.child_of && walk->below)

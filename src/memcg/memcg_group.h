@@ -30,7 +30,7 @@ struct mem_cgroup {
 	bool online;
 	bool left;				/* in the child of fork: the last reference was held by a call of
 						 * another thread */
-	unsigned depth;				/* 0: the root */
+	unsigned depth;				/* depth in the tree; 0: the root */
 	unsigned number;			/* serial number of the group, from 1; 0: the root */
 	unsigned online_children;		/* this and all fields below: guarded by the tree lock */
 	struct km_list children, sibling;	/* children include offline groups until their release */
@@ -51,7 +51,8 @@ extern km_hidden struct mem_cgroup km_memcg_root;
 
 /* A CPU's page stock: charged, unused pages of up to KM_STOCK_SLOTS groups. Invariant: each of these groups is online;
  * mem_cgroup_offline removes a group from all page stocks. */
-#define KM_STOCK_SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
+#define KM_STOCK_SLOTS	7u		/* groups in a page stock, to fill a cache line; kernel: NR_MEMCG_STOCK since
+					 * 6.16 */
 #define KM_STOCK_SPARES	4u		/* page stocks for signal handlers, beside one for each CPU (stock.c) */
 struct km_stock {
 	struct km_lock lock;
@@ -69,11 +70,11 @@ struct km_memcg_view {
 	const struct kmem_record_field *fields;
 	const unsigned *field_count;
 	const struct mem_cgroup *root;
-	const struct km_stock *const *stocks;	/* NULL before the first group */
+	const struct km_stock *const *stocks;	/* array of page stocks; NULL before the first group */
 	const unsigned *stock_count;
 };
 
-/* memcg_fields.c: the table of this build. */
+/* memcg_fields.c: places of the fields of this build, for `kmem info`. */
 extern km_hidden const struct kmem_record_field km_group_fields[];
 extern km_hidden const unsigned km_group_field_count;
 
@@ -127,15 +128,15 @@ km_inline struct mem_cgroup *km_memcg_of_counter(struct km_counter *counter)
 
 /* ---- stock.c */
 
-bool km_stock_start(void);		/* tree lock held; false: no memory */
+bool km_stock_start(void);		/* makes the page stocks; tree lock held; false: no memory */
 void km_stock_fork(bool before, bool child);
 
 /* One attempt at a charge, and its result. */
 struct km_attempt {
 	struct obj_cgroup *objcg;
 	uint64_t bytes;
-	bool force;			/* may exceed any limit */
-	bool may_wait;			/* may wait for drains, reclaim and callbacks */
+	bool force;			/* the charge may exceed any limit */
+	bool may_wait;			/* the thread may wait: for drains, reclaim and callbacks */
 	uint64_t counted;		/* result: bytes charged to the counters */
 	struct mem_cgroup *refused;	/* result, if may_wait: the group whose max refused, with a reference; NULL:
 					 * none */

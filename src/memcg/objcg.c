@@ -45,7 +45,7 @@ struct obj_cgroup *km_objcg_pop_listed(void)
 
 /* ------------------------------------------------------------------ the memory of records; with the tree lock */
 
-#define RECORD		128u		/* bytes: two lines that the processor fetches together */
+#define RECORD		128u		/* bytes of a record: two cache lines that the processor fetches together */
 #define PIECE_PAGES	8u		/* system pages of a piece */
 #define REST		256u		/* records released last, and not reused yet: a late user of such a record gets
 					 * an error */
@@ -63,9 +63,10 @@ struct piece {
 static struct {
 	struct piece *pieces, *at;		/* `at`, `index`: where the next search starts */
 	size_t index;
-	size_t spare;				/* free records of all pieces */
-	size_t idle;				/* resident pages with free records only */
-	struct obj_cgroup *resting[REST];	/* a ring, in the order of release */
+	size_t spare;				/* number of free records in all pieces */
+	size_t idle;				/* number of resident pages that have only free records */
+	struct obj_cgroup *resting[REST];	/* ring of dead records that are not reused yet, in the order of
+						 * release */
 	size_t came;
 } records;
 

@@ -25,7 +25,7 @@ struct obj_cgroup {
 					 * back; guarded by the CPU's stock lock; 0: none */
 	bool dead;			/* the group is offline, and `charged` counts all bytes of this objcg */
 	/* In the cache line of `slot`: a recharge reads no other line. */
-	struct km_private *private;	/* slabs of a private group (child_cache.c); NULL: not private */
+	struct km_private *private;	/* the private group's child caches; NULL: not a private group */
 	struct mem_cgroup *memcg;	/* the group charged: `home`, later an ancestor; NULL: dead. Read with any CPU's
 					 * stock locked */
 	struct mem_cgroup *home;	/* the first charged group, later only compared; NULL: free record */

@@ -95,7 +95,7 @@ int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
 /* ------------------------------------------------------------------ shrinkers */
 
 struct mem_cgroup_shrinker {
-	struct km_list link;		/* by priority, lowest first */
+	struct km_list link;		/* link in `shrinkers`, which is sorted by priority, lowest first */
 	struct mem_cgroup *group;	/* holds a reference on the group */
 	mem_cgroup_shrink_callback shrink;
 	void *arg;
@@ -109,7 +109,7 @@ struct mem_cgroup_shrinker {
  * record on the list. The remover first sets `going`, so that no thread calls the shrinker again, and then waits
  * until no thread is in the callback. The walk goes on from the called record, so the record must stay listed.
  */
-static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
+static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* guarded by the tree lock */
 static uint64_t shrunk;			/* number of shrinker calls that freed bytes; guarded by the tree lock */
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
@@ -486,13 +486,13 @@ bool km_press(struct km_attempt *attempt, gfp_t gfp)
 
 /* ------------------------------------------------------------------ over high */
 
-/* Computes in units of high / 2^20. */
+/* Returns: the delay in ms for a charge of `bytes` above high. Computes the excess in units of high / 2^20. */
 unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes)
 {
 	if (current <= high)
 		return 0;
 	unsigned __int128 excess = ((unsigned __int128)(current - high) << 20) / km_max(high, (uint64_t)KM_PAGE_SIZE);
-	/* Ten times high is far beyond the 2 seconds. */
+	/* Bound the excess: ten times high gives far more than DELAY_MAX_MS. */
 	excess = km_min(excess, (unsigned __int128)10 << 20);
 	unsigned __int128 delay = excess * excess * 1000 >> 34;
 	delay = delay * km_min(bytes, (uint64_t)1 << 40) / ((uint64_t)64 << KM_PAGE_SHIFT);
@@ -653,7 +653,7 @@ int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 {
-	/* No group was ever charged 2^48 bytes. */
+	/* Report an uncharge of 2^48 bytes or more: no group was ever charged so much. */
 	if (km_unlikely(bytes >> 48))
 		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
 	else

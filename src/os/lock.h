@@ -13,26 +13,26 @@
 #include "die.h"
 
 enum km_rank {
-	KM_RANK_RECLAIM = 1,	/* reclaim of cached and free memory */
-	KM_RANK_RESIDENT,	/* prefault of free memory */
+	KM_RANK_RECLAIM = 1,	/* reclaim (cache/reclaim.c) */
+	KM_RANK_RESIDENT,	/* making memory resident: one thread at a time (page/commit_ahead.c) */
 	KM_RANK_REGISTRY,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing per-CPU sheaves for a drain */
 	KM_RANK_MEMCG,		/* the tree of groups */
-	KM_RANK_LOOK,		/* scans for pages without allocated objects in a node's slabs */
+	KM_RANK_LOOK,		/* looks at a node's partial slabs (slab/sheaf_holes.c) */
 	KM_RANK_NODE,		/* slabs of a cache on a node */
 	KM_RANK_BARN,		/* barn: full and empty sheaves of a cache */
-	KM_RANK_GRACE,		/* the grace period under way */
-	KM_RANK_WAITING,	/* deferred work of a CPU for the next grace period */
-	KM_RANK_GROWTH,		/* pages of a CPU for large blocks with room to grow */
-	KM_RANK_READY,		/* total limit of cached large and huge blocks */
-	KM_RANK_TAKEN,		/* free pages taken for cached blocks */
-	KM_RANK_NODUMP,		/* pages left out of core dumps */
+	KM_RANK_GRACE,		/* grace periods of kfree_rcu */
+	KM_RANK_WAITING,	/* objects of kfree_rcu waiting on a CPU */
+	KM_RANK_GROWTH,		/* run of pages of a CPU for growing blocks (kmalloc/realloc_run.c) */
+	KM_RANK_READY,		/* counts of cached large blocks (kmalloc/large_cache.c) */
+	KM_RANK_TAKEN,		/* pages taken to be made resident (page/commit_ahead.c) */
+	KM_RANK_NODUMP,		/* blocks for SLAB_NODUMP (page/nodump.c) */
 	KM_RANK_ADDR_REUSE,	/* pages kept for address reuse */
 	KM_RANK_PURGE,		/* free pages on no list while the system takes the pages back */
 	KM_RANK_ZONE,		/* free pages of a node */
 	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
-	KM_RANK_BIG,		/* huge blocks, each a mapping of its own */
-	KM_RANK_PRIVATE,	/* contents of a private group */
+	KM_RANK_BIG,		/* table of huge blocks, and their regions (page/huge.c) */
+	KM_RANK_PRIVATE,	/* slabs and large blocks of a private group */
 	KM_RANK_METADATA,	/* metadata */
 	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
 	KM_RANK_POOL,		/* reserves of mempools */
@@ -43,8 +43,8 @@ struct km_lock {
 	uint32_t state;		/* 0: free; else the holder's thread number, and three bits */
 	uint32_t rank;
 };
-#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
-#define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
+#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep until the unlock, which must wake it */
+#define KM_LOCK_OF_FORK	0x40000000u	/* the holder is in fork: its own calls pass the lock meanwhile */
 #define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
 uint32_t km_self_find(void);

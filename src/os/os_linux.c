@@ -65,7 +65,8 @@ enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
 static struct {
 	bool shut, nameless;
 	uint8_t markers;				/* whether guard markers work (enum markers) */
-	size_t address_limit, data_limit, memory;	/* in bytes; 0: not yet read */
+	size_t address_limit, data_limit, memory;	/* RLIMIT_AS, RLIMIT_DATA and physical memory in bytes; 0: not
+							 * yet read */
 	size_t lock_limit;				/* RLIMIT_MEMLOCK while mlockall(MCL_FUTURE) is in force; else
 							 * 0 */
 	bool lock_on_fault;				/* MCL_ONFAULT: mappings are not filled in */

@@ -27,7 +27,7 @@ struct km_hooks;
 struct km_sanitizer_ops {
 	/* Detect sanitizers, and set km_sanitizer. Context: once, before any thread. */
 	void (*start)(void);
-	const struct km_hooks *hooks;	/* hooks of caches with reported objects */
+	const struct km_hooks *hooks;	/* hooks (struct km_hooks) of caches whose objects are reported */
 
 	/* Begin and end a root: memory that may hold the only pointers to allocated objects. */
 	void (*root_comes)(const void *p, size_t bytes);

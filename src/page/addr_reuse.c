@@ -23,7 +23,7 @@
 #define BUCKETS		256u
 
 struct owner {
-	struct owner *next;		/* next record of the bucket */
+	struct owner *next;		/* next record in the same bucket of the hash table of names */
 	char name[NAME_BYTES];
 	struct km_list free[KM_MAX_ORDER + 1];
 };

@@ -344,7 +344,7 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 	return page;
 }
 
-/* Allocate from the other nodes, the nearest first. */
+/* Allocate pages of the other nodes, the nearest first. */
 km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait,
 					       bool may_grow, bool *zero)
 {
@@ -365,7 +365,7 @@ static struct km_page *alloc_any(size_t count, unsigned order, int node, bool ma
 	struct km_page *page = alloc_on(first, count, order, may_wait, may_wait, zero);
 	if (km_likely(page))
 		return page;
-	/* Free pages of any node come before fresh memory. */
+	/* Try the free pages of all nodes before fresh memory. */
 	for (int grow = 0; grow <= may_wait && !page && !only; grow++)
 		page = alloc_elsewhere(first, count, order, may_wait, grow, zero);
 	if (page || !may_wait)
@@ -571,7 +571,7 @@ void km_pages_stay_no_more(void)
 	size_t count = km_arena.staying_count;
 	km_arena.staying_count = 0;
 	km_store(&km_arena.staying, NULL);
-	/* Gone pages count as resident again. */
+	/* The pages are resident now: they are gone no more. */
 	if (count)
 		km_pages_fill(page, count);
 	km_page_let_go(page);
@@ -643,7 +643,7 @@ unsigned km_arena_decay_ms(void)
 	return km_arena.decay_ms;
 }
 
-/* Take the locks in the order of their ranks. */
+/* Takes or frees the locks of purge, nodes and ranges around fork, in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
 	km_nodump_fork(before, child);

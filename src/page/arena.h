@@ -42,7 +42,7 @@ enum km_page_type {
 
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
-	struct kmem_cache *cache;	/* head of a slab: the slab's cache */
+	struct kmem_cache *cache;	/* cache of the slab, in the slab's head */
 	struct km_list list;		/* free run: link in the zone's bin; slab: link in a list of the engine */
 	uint16_t inuse;			/* slab: number of allocated objects */
 	uint16_t objects;		/* slab: number of objects */
@@ -87,7 +87,7 @@ enum {
 };
 
 struct km_range {
-	char *base;		/* first address; NULL: the range was given back */
+	char *base;		/* first address of the range; NULL: the range was unmapped */
 	size_t pages;		/* reserved pages */
 	size_t ready;		/* committed pages; a multiple of a largest block */
 	union {
@@ -97,9 +97,10 @@ struct km_range {
 			uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
 			/* A bit for each page: free, and may be resident. Changes under the lock of the node. */
 			uint64_t *dirty;
-			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: no validation */
+			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps by shift; NULL: frees are not
+								 * validated */
 		};
-		void *array[KM_RANGE_ARRAYS];	/* the same, for loops over all arrays */
+		void *array[KM_RANGE_ARRAYS];	/* the arrays above, for loops over all arrays */
 	};
 	size_t array_ready[KM_RANGE_ARRAYS];	/* committed bytes of each array */
 	uint8_t *node;		/* node of each largest block; NULL: the machine has one node */
@@ -168,8 +169,8 @@ bool km_id_tables_reach(size_t id);
  * destroyed. Context: for some hundred instructions, with km_thread.busy set. Takes the lock of the node. */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);
-/* Begin to postpone the free of a slab: its pages stay in use if the slab is freed, until km_pages_stay_no_more() frees
- * them. Only one slab at a time. Requires: the page is held. */
+/* Postpones the free of a slab: if the slab is freed, its pages stay in use until km_pages_stay_no_more(), which then
+ * frees them. Only one slab at a time. Requires: the page is held. */
 void km_pages_stay(struct km_page *page);
 void km_pages_stay_no_more(void);
 /* Call visit for every head of a slab or large block, and every shared page, until visit returns non-zero. */
@@ -229,7 +230,7 @@ struct km_zone_counts {
 
 struct km_arena_stats {
 	size_t reserved_bytes, committed_bytes;
-	struct km_zone_counts pages;	/* sum of all nodes */
+	struct km_zone_counts pages;	/* counts summed over all nodes */
 	size_t bind_failures;		/* largest blocks that the system refused to bind to their node */
 };
 void km_arena_get_stats(struct km_arena_stats *stats);

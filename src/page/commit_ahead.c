@@ -29,7 +29,7 @@
 
 static struct {
 	size_t asked;		/* pages allocated without waiting since the last top-up */
-	bool missed;		/* a request that may not wait failed */
+	bool missed;		/* a request that may not wait has failed since the last top-up */
 	bool left;		/* in the child of fork: pieces were taken by a thread of the parent
 				 * (free_left_pieces) */
 	uint32_t busy;		/* 1: a thread is in a top-up; other threads skip the top-up */

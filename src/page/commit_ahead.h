@@ -38,7 +38,7 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want);
  * node held. Slabs may be allocated and freed meanwhile. Returns: false if the system refuses. */
 bool km_ahead_fault_in_slabs(const struct kmem_cache *cache, uint32_t live_shift,
 			     bool (*wanted)(const struct kmem_cache *cache, const struct km_page *slab));
-/* Give up the reservation of a destroyed cache. */
+/* Gives up the pages reserved for a destroyed cache. */
 void km_ahead_give_up(size_t pages);
 /* Returns: the level: the number of free committed pages that a top-up aims at. */
 size_t km_ahead_level(void);

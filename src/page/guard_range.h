@@ -14,9 +14,9 @@
 struct km_guarded {
 	uintptr_t start;	/* address of the pool: pages without access alternate with the pages of objects */
 	size_t bytes;		/* bytes of the pool; 0: there is no pool, and no hook is called */
-	size_t page_bytes;	/* bytes of a system page: the largest object */
+	size_t page_bytes;	/* bytes of a system page: objects up to this size can be guarded */
 	size_t objects, live;	/* capacity in objects; allocated objects */
-	size_t samples, reports; /* objects ever allocated; reported mistakes */
+	size_t samples, reports; /* guarded objects allocated since the start; errors reported */
 	bool each;		/* mode `each`: guard every suitable request while there is room, not only samples */
 	/* For readers outside of the process (base/fields.h). */
 	const void *slot;	/* array of records, one for each object */

@@ -36,7 +36,8 @@ struct kept {
 static struct {
 	struct km_lock lock;
 	struct km_huge_entry *table;
-	size_t slots, used, deleted;	/* slots: a power of two */
+	size_t slots, used, deleted;	/* entries of the table, a power of two; entries in use; entries marked as
+					 * deleted */
 	uintptr_t view;		/* for readers without the lock: address of the table | log2 of slots */
 	size_t blocks, bytes;
 	uint32_t searches;
@@ -72,7 +73,8 @@ static void unlock_table(const struct km_busy_was *was)
 #define VIEW_SLOTS	((uintptr_t)63)
 #define FORK_TRIES	1000	/* a fork waits at most so many ms for `in_hand` to become 0 */
 #define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
-#define METADATA_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
+#define METADATA_MOST	((size_t)4 << 20)	/* bytes of the largest table in metadata; a larger table is a
+						 * mapping */
 
 static size_t hash(uintptr_t start)
 {
@@ -543,7 +545,8 @@ void *km_huge_resize(void *p, size_t bytes)
 	table_scope();
 	struct km_huge_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
-	/* The cached blocks may occupy the missing memory. Other threads may have changed the table meanwhile. */
+	/* After a failure unmap cached blocks, which may have the missing memory, and find the entry again: other
+	 * threads may have changed the table. */
 	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
 	       shed_for(bytes - km_min(bytes, entry->bytes))) {
 		entry = find((uintptr_t)p);

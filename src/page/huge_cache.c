@@ -22,7 +22,7 @@ static struct {
 	size_t trimmed;			/* bytes given back lately because of the bound */
 	size_t missed;			/* bytes of these allocated again since: the swing (purge.c does the same for
 					 * pages) */
-	size_t peak;			/* recent peak of bytes in use */
+	size_t peak;			/* recent peak of bytes in use; falls slowly */
 } swing;
 
 static size_t cached_bytes(void)

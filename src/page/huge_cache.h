@@ -32,7 +32,7 @@ bool km_huge_cache_too_many(size_t used);
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone);
 /* Take the oldest block if it was freed at least decay_ms ago; the caller must unmap the block. */
 bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone);
-/* Reduce the swing by a quarter, or (whole) to 0. */
+/* Reduce the swing (bytes trimmed and soon mapped again) by a quarter, or (whole) to 0. */
 void km_huge_cache_fade(size_t used, bool whole);
 
 #endif

@@ -36,15 +36,16 @@ struct run {
 	struct km_list list;		/* free: link in the list of its class; only in the first record */
 	uint32_t granules;
 	uint16_t region;		/* free: number of the region; only in the first record */
-	bool free, dirty;		/* dirty: the content is undefined and resident */
+	bool free, dirty;		/* free: no block is in the run; dirty: the run's memory may be resident, with
+					 * any content */
 };
 _Static_assert(MOST_GRANULES * sizeof(struct run) <= (size_t)4 << 20, "metadata.c gives no more at once");
 
 struct region {
-	char *base;			/* NULL: the entry is free */
+	char *base;			/* address of the region; NULL: the entry is free */
 	uint16_t number;
 	struct run *run;
-	uint32_t granules, ready, used;	/* granules: reserved, accessible, in blocks */
+	uint32_t granules, ready, used;	/* number of granules: reserved; accessible; in blocks */
 };
 
 static struct {
@@ -247,8 +248,8 @@ static bool fits(const struct region *region, size_t i, size_t have, size_t gran
 	return *skip + granules <= have;
 }
 
-/* Find a free run in the existing regions. At most LOOKS runs of each class are tried: runs of the lowest class may
- * be too small, runs of higher classes are not. */
+/* Find a free run in the existing regions. At most LOOKS runs of each class are tried. Only runs of the lowest class
+ * may be too small. */
 static struct region *find(size_t granules, size_t align, size_t *first, size_t *skip)
 {
 	for (unsigned class = class_of(granules); class < CLASSES; class++) {

@@ -21,16 +21,17 @@
 #define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* number of smallest pieces in a page */
 #define RANGE_BYTES	((size_t)1 << 30)
 #define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
-#define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
-#define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
+#define TRIM_PAGES	4096u		/* most pages purged in one hold of the lock */
+#define TRIM_FROM	((size_t)4 << 20)	/* fewer free bytes are not trimmed */
 #define MOST_SPANS	128u		/* spans listed at most: enough under an address space limit, where a range
 					 * takes a 64th of the limit */
 
 static struct {
 	struct km_lock lock;
-	char *base, *at, *committed, *end;	/* the current range */
+	char *base, *at, *committed, *end;	/* the current range: start, next unused byte, end of the committed
+						 * part, end */
 	size_t committed_bytes;		/* committed bytes, less purged pages */
-	size_t free_bytes;		/* bytes on the free lists */
+	size_t free_bytes;		/* bytes of pieces on the free lists */
 	size_t freed;			/* bytes freed since the last trim */
 	uint8_t *units;			/* during a trim: for each page of the range the number of free smallest
 					 * pieces */

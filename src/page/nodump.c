@@ -20,7 +20,7 @@ struct block {
 
 static struct {
 	struct km_lock lock;
-	struct km_list blocks;		/* next is NULL before the first block */
+	struct km_list blocks;		/* blocks for slabs of SLAB_NODUMP; next is NULL before the first */
 	bool any;			/* true once a block was made; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 

@@ -29,7 +29,7 @@
  * block is unknown. */
 #define KM_SMALL_PAGES	((size_t)16)
 
-/* A node's free pages. */
+/* A zone: the free pages of one node. */
 struct km_zone {
 	struct km_lock lock;
 	struct km_zone_counts pages;

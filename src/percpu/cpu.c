@@ -16,7 +16,7 @@
 extern const unsigned int __rseq_size __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 
-/* struct rseq, the fields of its stable interface. */
+/* struct rseq of the kernel: the fields of its stable interface */
 struct rseq_area {
 	uint32_t cpu_id_start, cpu_id;
 	uint64_t rseq_cs;
@@ -53,7 +53,8 @@ static struct {
 	pthread_key_t exit_key;
 	size_t freed;		/* number of words freed since the last km_percpu_trim */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* no free run of 2^n words lies below this word */
-	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* one bit for each word of an area */
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area: the word is
+								 * allocated */
 } areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_METADATA) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)

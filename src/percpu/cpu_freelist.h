@@ -46,7 +46,7 @@ struct km_chain_link {
 	uint64_t count;		/* number of slabs from this one to the list's end */
 };
 
-/* The slab from which a CPU allocates. */
+/* The slab from which a CPU allocates, and its freelist on the CPU. */
 struct km_chain_top {
 	void *freelist;
 	uint64_t slab;		/* the slab as a tag; 0: no slab */
@@ -55,13 +55,14 @@ struct km_chain_top {
 /* A cache's words on one CPU. Only the operations below may use the fields. */
 struct km_chain_cpu {
 	union {
-		struct km_chain_top top;	/* disciplines lock and rseq */
-		struct km_soft soft;		/* discipline cmpxchg; pair.first: the freelist */
+		struct km_chain_top top;	/* freelist and slab, in disciplines lock and rseq */
+		struct km_soft soft;		/* discipline cmpxchg: pair.first is the freelist, pair.second the
+						 * transaction id */
 	};
 	struct km_chain_link *partial;
 	uint64_t slab;		/* discipline cmpxchg: the tag of the slab */
-	uint32_t for_fork;	/* the lock is held by a fork in progress */
-	uint64_t failures;	/* number of lost compare-and-swaps */
+	uint32_t for_fork;	/* a fork in progress holds the CPU's lock */
+	uint64_t failures;	/* number of lost compare-and-swaps, for KMEM_CMPXCHG_DOUBLE_CPU_FAIL */
 } km_aligned(64);
 
 km_inline uint64_t km_chain_tag(const void *address, unsigned size_bits)
@@ -88,7 +89,7 @@ void km_chain_fini(struct km_chain *chain);
 enum km_chain_push {
 	KM_CHAIN_MISS,
 	KM_CHAIN_PUSHED,
-	KM_CHAIN_TWICE,		/* the object is on top of the freelist already */
+	KM_CHAIN_TWICE,		/* the object is the first of the freelist already: a double free */
 };
 
 /* pop, pop_n, push and push_list for disciplines lock and cmpxchg; cpu_freelist_hit.h has the inline functions. */

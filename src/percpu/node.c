@@ -194,7 +194,7 @@ static void read_nodes(void)
 
 	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add, online);
 	if (!count_ids(online))
-		add(0, online);		/* no /sys: one node with all CPUs */
+		add(0, online);		/* without /sys: one node with all CPUs */
 	if (count_ids(online) == 1) {
 		number_nodes(online);
 		return;

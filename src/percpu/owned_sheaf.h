@@ -33,9 +33,9 @@
 
 #include "pcpu.h"
 
-/* Bytes of the per-CPU words, for km_percpu_alloc. Each cache has its own struct km_pcs: `slot` is the offset,
- * inner.mask and sheaf_mask are set, front.open is left closed. km_pcs_open(pcs, false) opens the pcs. Requires:
- * sheaf_mask + 1 is a power of two, at least 32. */
+/* Returns: the bytes of the per-CPU words of owned sheaves, for km_percpu_alloc. The caller sets up a struct km_pcs of
+ * the cache's own: `slot` is the offset, inner.mask and sheaf_mask are set, front.open is left closed; then
+ * km_pcs_open(pcs, false) opens the pcs. Requires: sheaf_mask + 1 is a power of two, at least 32. */
 size_t km_owned_word_bytes(void);
 
 /* Returns: the number of objects in a full sheaf, if inner.mask allows a full sheaf. */

@@ -75,7 +75,7 @@ struct km_seen {
 	uint64_t is;
 };
 
-/* Operands of the commit. */
+/* Operands of the commit of a per-CPU operation (KM_OPERATION commit). */
 struct km_commit {
 	uintptr_t slot;		/* address of the pcs word when it was read; names the CPU, too */
 	struct km_seen seen[3];

@@ -146,7 +146,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"cmp %[bytes], %[count]\n\t"                                                               \
 	"csel %[count], %[bytes], %[count], lo\n\t"
 
-/* Copies: rseq.h has the parameter `whose`. */
+/* Defines pop_n: copies objects off the main sheaf. whose: rseq.h. */
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
 KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
 			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
@@ -271,7 +271,7 @@ KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word has its former value: pcpu.h. */
+/* Misses unless the word still has its value in `seen` (struct km_commit). */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"ldp %[area], %[slot], [%[commit], #" at "]\n\t"                                           \
 	"ldr %[area], [%[area]]\n\t"                                                               \

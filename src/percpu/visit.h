@@ -21,12 +21,12 @@
 #include "pcpu.h"
 #include "rseq.h"
 
-/* An operation's visit of a CPU's words. */
+/* State of a per-CPU operation while C code reads a CPU's words. */
 struct km_visit {
 	const uint32_t *open;	/* address of the words' offset in the area; the offset is 0 where closed */
 	uintptr_t area;
-	km_word *word;		/* first word at the offset */
-	uintptr_t top;		/* value of the first word when looked at */
+	km_word *word;		/* address of the first word at the offset, on the visited CPU */
+	uintptr_t top;		/* value of the first word when the visit read it */
 	struct km_pair seen;
 	bool locked;
 	uint8_t was_busy;

@@ -36,7 +36,7 @@ struct km_request {
 	bool may_wait;		/* system calls and sleeping locks are allowed */
 	/* kmalloc with a sized engine (shared_pages): bytes and alignment. 0: the cache's. */
 	uint32_t bytes, align;
-	struct kmem_cache *ready;	/* kmalloc/large.c: class of the large block; NULL: none */
+	struct kmem_cache *ready;	/* class that the large block is allocated for (kmalloc/large.c); NULL: none */
 };
 
 /* Returns whether a request with these bits may sleep and may make system calls. */
@@ -216,8 +216,8 @@ struct km_sized_engine {
 	/* Returns: whether p, in a page of the engine, is a block of kmalloc. Requires: the caller owns the block.
 	 * Takes no lock. */
 	bool (*owns)(const struct km_page *page, const void *p);
-	enum km_misuse (*mistake)(struct km_page *page, const void *p);	/* why p is no block of kmalloc */
-	size_t (*usable)(const void *p);	/* usable bytes of the block */
+	enum km_misuse (*mistake)(struct km_page *page, const void *p);	/* returns why p is no block of kmalloc */
+	size_t (*usable)(const void *p);	/* returns the usable bytes of a block of kmalloc */
 	const size_t *pages, *units;		/* pages with allocated blocks; units in these pages */
 	/* Tells how full the page is, in units. Takes no lock. */
 	void (*fullness)(const struct km_page *page, struct km_fullness *fullness);
@@ -235,7 +235,7 @@ struct km_engine {
 	/* Objects are large blocks, one in a slab of slab_pages. kmalloc/large.c has the blocks, large_cache.c the
 	 * cached blocks. No page has the type SLAB; objects can't be walked. */
 	bool whole_pages;
-	size_t node_bytes;		/* size of the engine's struct per node */
+	size_t node_bytes;		/* bytes of the engine's struct for a node */
 
 	/* Set order, objects, capacity, freeptr and the engine's own fields. Returns: 0 or -errno. */
 	int (*layout)(struct kmem_cache *cache, const struct kmem_cache_args *args);
@@ -426,7 +426,7 @@ km_inline uint64_t km_object_bits(unsigned objects, unsigned word)
 
 /* First fields of an engine's part of a page descriptor, for engines with colours. */
 struct km_coloured {
-	uint32_t first;			/* bytes before the first object */
+	uint32_t first;			/* bytes in the slab before its first object (the colour) */
 };
 
 /* Defines an accessor for page->engine. The engine's struct must fit. */
@@ -457,7 +457,7 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
 /* The second half of km_slab_free: frees the pages, after the slab has left the page map. Context: km_thread.busy is
  * set. */
 void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
-/* cache/kfree_rcu.c, set once the program has named its RCU. */
+/* Functions and data of kfree_rcu.c for lower layers; set once the program has named its RCU. */
 struct km_grace {
 	/* For readers in other processes: offset of a struct km_rcu_waiting (cache/kfree_rcu.h) in each per-CPU area,
 	 * and the blocks waiting for the current grace period. */
@@ -538,7 +538,7 @@ km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
 		km_add(&cache->state.events->count[event], 1ul);
 }
 
-/* Capacity mask of a sheaf: bytes before the sheaf counts as full, minus one. */
+/* Returns: the mask of new sheaves: bytes of objects and NULL until a sheaf counts as full, minus one. */
 km_inline uint32_t km_alloc_mask(const struct kmem_cache *cache)
 {
 	return km_load(&cache->fast.pcs.inner.mask);

@@ -48,18 +48,18 @@ struct km_retired {
 	size_t new_slabs, freed_slabs;
 };
 
-/* Line 0: fields read by a plain fast-path hit. */
+/* Cache line 0: fields read by a hit of the plain fast path. */
 struct km_cache_fast {
 	struct km_pcs pcs;
 	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU area. */
 	uint16_t id;
 	uint16_t capacity;		/* initial capacity of a sheaf, in objects; 0: no sheaves */
-	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
+	struct km_chain chain;		/* with KM_PERCPU_FREELIST: per-CPU words of the CPUs' slabs */
 };
 
 /* Line 1: layout of slabs and objects; constant after creation but for `traits` and `dead`. */
 struct km_cache_layout {
-	uint32_t size;			/* stride of objects, in bytes */
+	uint32_t size;			/* bytes from one object to the next */
 	uint32_t object_size;		/* bytes requested by the user */
 	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
 	uint32_t objects;		/* objects in a slab of `order` */
@@ -100,7 +100,7 @@ struct km_cache_ext {
 						 * (canary, quarantine) */
 	bool comes_slowly;		/* an allocation needs the slow path: comes_in_parts, or part of the map lies
 					 * beyond the first range */
-	bool seen;			/* each allocation and each free is observed */
+	bool seen;			/* a layer observes each allocation and each free */
 	uint32_t canary;
 	bool may_have_canary;
 	struct km_quarantine *quarantine;
@@ -146,7 +146,8 @@ struct km_cache_tune {
 
 /* Fields written at run time, by slow paths. */
 struct km_cache_state {
-	void *deferred;			/* frees left undone by signal handlers, linked at freeptr */
+	void *deferred;			/* objects freed by signal handlers and not yet given to the engine, linked at
+					 * freeptr */
 	uint16_t misses;		/* miss points (alloc/slow_path.c) since the last reclaim look; a racy hint */
 	bool touched;			/* a miss occurred since the last reclaim look */
 	bool wanted;			/* the engine has refilled a sheaf since the last sweep */
@@ -158,8 +159,8 @@ struct km_cache_state {
 	uint32_t word;			/* offset of word `id` in a per-CPU area; 0: none */
 	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
 	struct km_events *events;
-	uint64_t slab_bytes;		/* bytes of the cache's slabs */
-	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
+	uint64_t slab_bytes;		/* bytes of all slabs of the cache */
+	size_t reserved_pages;		/* pages reserved by kmem_reserve */
 	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/retired_stats.c) */
 	struct km_ratelimit refusals;	/* rate limit of lines about the cache's own limit (alloc/alloc_failure.c) */
 };
@@ -193,11 +194,11 @@ enum km_charging {
  * `front.back`. */
 struct km_cache_memcg {
 	struct km_pcs charged;
-	uint32_t charge;		/* bytes charged for an object; 0: not yet known */
+	uint32_t charge;		/* bytes charged for each object, with its owner word; 0: not yet known */
 	uint32_t charged_sheaves;	/* sheaves of `charged` on all CPUs, including those being made */
 	uint32_t owner_shift;		/* shift from object to objcg entry of the page (page/obj_cgroups.h) */
 	gfp_t charged_odd;		/* gfp bits that rule out a pop of `charged`; all bits in state MIXED */
-	uint32_t charging;		/* enum km_charging; changed with km_drain_lock held */
+	uint32_t charging;		/* state of the charges (enum km_charging); changed with km_drain_lock held */
 	uint32_t calls;			/* child cache: number of slow-path frees in progress (alloc/fast_path.h) */
 	struct km_pcs mixed;		/* the same per-CPU words as `charged`, for sheaves of many owners. slot 0: not
 					 * open */

@@ -92,7 +92,7 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 	return count;
 }
 
-/* State of one thread's look at a node's slabs. */
+/* State of one look at a node's slabs, by one thread. */
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
@@ -124,7 +124,7 @@ static void add_going(struct sheaf_node *n, struct km_page *slab)
 	km_list_add_tail(&slab->list, &n->going);
 }
 
-/* Takes the lock again, and lists the slab. */
+/* Ends take_in_hand: takes the node's lock, and puts the slab on the list again. */
 static void put_back(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;

@@ -122,10 +122,9 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 	}
 }
 
-/* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that
- * leaves the slab (written over by a user) or has more than `most` objects (a circle, after a double free); the objects
- * of such a list stay in use for ever.
- * Kernel: only debugged caches check. */
+/* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that leaves
+ * the slab (written over by a user) or has more than `most` objects (a circle, after a double free); the objects of
+ * such a list stay in use for ever. Kernel: only debugged caches check. */
 static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned most,
 		     unsigned *count)
 {

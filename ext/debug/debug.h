@@ -57,9 +57,8 @@ enum km_debug_state {
 	KM_DEBUG_DAMAGED,
 };
 
-/* Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The
- * state is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid
- * state. */
+/* Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The state
+ * is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid state. */
 km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
 	return (uint64_t *)((char *)object + cache->layout.freeptr + sizeof(void *));

@@ -118,7 +118,8 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 /* Defers a free that may not enter the engine: links the object to cache->state.deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
-/* Frees one object to the engine. The free may wait, unless the call around it may not (km_thread.no_calls). */
+/* Enters the engine to free one object by `spill`; in a signal handler inside the library defers the free instead. The
+ * free may wait, unless the call around it may not (km_thread.no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);

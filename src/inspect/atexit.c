@@ -111,10 +111,8 @@ static void leave_statistics(void)
 
 /* ------------------------------------------------------------------ leaks */
 
-/*
- * Make libc and the C++ library free their own memory, by functions provided for leak checkers. Otherwise these
- * objects would be in every report. Skipped with several threads, because another thread may use the memory.
- */
+/* Make libc and the C++ library free their own memory, by functions provided for leak checkers. Otherwise these objects
+ * would be in every report. Skipped with several threads, because another thread may use the memory. */
 static void free_libraries_own(void)
 {
 	static const char *const names[] = { "_ZN9__gnu_cxx9__freeresEv", "__libc_freeres" };
@@ -184,11 +182,9 @@ static void leave_leaks(void)
 		print_leaks(fd);
 }
 
-/*
- * Print leaks at the second of two calls. For a shared object loaded at program start, libc calls the registered
+/* Print leaks at the second of two calls. For a shared object loaded at program start, libc calls the registered
  * function after all destructors, and this object's own destructor before. In a program the order is reversed. The
- * later call is the end of the program.
- */
+ * later call is the end of the program. */
 static void at_end(void *arg km_unused)
 {
 	static uint32_t earlier;

@@ -305,10 +305,8 @@ static void read_order(struct order *order, uint32_t number)
 		order->result = -EINVAL;
 }
 
-/*
- * Execute a request. A completed request is answered before another thread or the next tick can see the request as
- * open. Context: the registry is locked.
- */
+/* Execute a request. A completed request is answered before another thread or the next tick can see the request as
+ * open. Context: the registry is locked. */
 static void serve(struct order *order)
 {
 	if (!order->result)

@@ -198,9 +198,7 @@ static size_t choose_caches(struct km_metrics *metrics)
 
 /* ------------------------------------------------------------------ groups of one path */
 
-/*
- * Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children.
- */
+/* Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children. */
 static void link_groups(struct km_metrics *metrics)
 {
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };

@@ -368,11 +368,9 @@ static bool run(const struct function *function, struct text text, uintptr_t pc,
 
 /* ------------------------------------------------------------------ a rule */
 
-/*
- * One word: what the frame's caller is found by. Offsets are in words of 8 bytes.
- *	0 known | 1 end of the stack | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved | 7 of a signal
- *	16..31 fp | 32..47 ra | 48..63 and 8..15 cfa
- */
+/* One word: what the frame's caller is found by. Offsets are in words of 8 bytes.         0 known | 1 end of the stack
+ * | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved | 7 of a signal         16..31 fp | 32..47 ra |
+ * 48..63 and 8..15 cfa */
 enum {
 	KNOWN = 1, END = 2, OWN = 4, BY_FP = 8, INDIRECT = 16, HAS_FP = 32, HAS_RA = 64, SIGNAL = 128,
 };
@@ -578,11 +576,9 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
-/*
- * Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
- * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end,
- * even during a write of the trail.
- */
+/* Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
+ * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end, even
+ * during a write of the trail. */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);

@@ -81,10 +81,8 @@ bool km_stack_is_own(uintptr_t address);
 bool km_stack_is_early(uintptr_t first);
 /* Format "OBJECT+0xOFFSET", as read by `kmem symbols`, or the bare address. Returns: text. */
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes);
-/*
- * Returns: true if `fits` accepts a name known to the dynamic linker for the function at the address. Unlike dladdr,
- * the search takes no lock, so no thread waiting for this thread can block the search.
- */
+/* Returns: true if `fits` accepts a name known to the dynamic linker for the function at the address. Unlike dladdr,
+ * the search takes no lock, so no thread waiting for this thread can block the search. */
 bool km_stack_find_name(uintptr_t address, bool (*fits)(const char *name));
 /* Find the mapped file of an address, and the file's start address. Returns: false if there is none. */
 bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);

@@ -103,19 +103,15 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		stats->shared_factor = km_load(&cache->tune.shared);
 	}
 	__builtin_memcpy(stats->name, cache->registry.name, sizeof(cache->registry.name));
-	/*
-	 * The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
-	 * lock its node.
-	 */
+	/* The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
+	 * lock its node. */
 	struct km_busy_was was = km_busy_begin();
 	cache->layout.engine->stats(cache, stats);
 	km_busy_end(was);
 	stats->alloc_slab += km_load(&cache->state.past.new_slabs);
 	stats->free_slab += km_load(&cache->state.past.freed_slabs);
-	/*
-	 * Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
-	 * and never as free twice (debug_shadow.c).
-	 */
+	/* Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
+	 * and never as free twice (debug_shadow.c). */
 	stats->shelf_objects += km_alloc_pcs_objects(cache);
 	/* Guarded objects are in no slab. A guarded object freed on the fast path is in a sheaf. */
 	unsigned long guarded = km_load(&cache->ext.guarded);

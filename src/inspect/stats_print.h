@@ -10,10 +10,8 @@
 
 #include "base/text.h"
 
-/*
- * Output buffer, flushed when full. Initialize with { .fd = fd }. no_signal: a pipe without readers and a file size
- * limit cause errors instead of SIGPIPE and SIGXFSZ, signals reserved for the program.
- */
+/* Output buffer, flushed when full. Initialize with { .fd = fd }. no_signal: a pipe without readers and a file size
+ * limit cause errors instead of SIGPIPE and SIGXFSZ, signals reserved for the program. */
 struct km_writer {
 	int fd, error;
 	bool no_signal;
@@ -84,10 +82,8 @@ struct km_group_stats {
 extern km_hidden const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
 
-/*
- * stats.c: kmem_print_json to a file that never blocks. Returns: -EAGAIN if the registry is locked by another thread.
- * Context: no lock held, km_thread.busy set; the registry is locked during the call.
- */
+/* stats.c: kmem_print_json to a file that never blocks. Returns: -EAGAIN if the registry is locked by another thread.
+ * Context: no lock held, km_thread.busy set; the registry is locked during the call. */
 int km_print_json_now(int fd);
 
 /* Two header lines of slabinfo 2.1, and one row. Returns: the length of the row. */

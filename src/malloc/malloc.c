@@ -59,10 +59,8 @@ KMEM_API km_hit_path void free(void *p)
 
 /* ------------------------------------------------------------------ before there is an allocator */
 
-/*
- * A function called during the library's start may allocate, and the start can't wait for itself. Such blocks come
- * from this array, each behind its size, and are never freed.
- */
+/* A function called during the library's start may allocate, and the start can't wait for itself. Such blocks come from
+ * this array, each behind its size, and are never freed. */
 static struct {
 	size_t used;
 	char bytes[16384] km_aligned(KM_MALLOC_ALIGN);
@@ -269,10 +267,8 @@ static bool is_enough(size_t have, size_t size)
 	return size <= have && size >= have / 2;
 }
 
-/*
- * Allocate a growing block in pages that can grow in place, because a block that grew once usually grows again.
- * Requires: the block is large, and whole pages waste less than an eighth of the size.
- */
+/* Allocate a growing block in pages that can grow in place, because a block that grew once usually grows again.
+ * Requires: the block is large, and whole pages waste less than an eighth of the size. */
 static void *get_grown(size_t size, size_t old)
 {
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
@@ -295,11 +291,9 @@ static size_t with_room_to_grow(size_t size, size_t old)
 	return exact && size > old && more <= KMALLOC_MAX_SIZE && km_large_may_have(more, gfp_here()) ? more : size;
 }
 
-/*
- * Resize a large block in place. An uncharged block is charged before it grows. If it can't grow here, it becomes
+/* Resize a large block in place. An uncharged block is charged before it grows. If it can't grow here, it becomes
  * uncharged again, because the move charges a new block. *refused: the objcg has no room for the growth, and so none
- * for a new block.
- */
+ * for a new block. */
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
 	const gfp_t gfp = gfp_here();
@@ -584,10 +578,9 @@ void *kmem_malloc_fullest(size_t size)
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }
 
-/*
- * glibc also exports these names. A program may pass their blocks to free, and the reverse; wrappers of malloc do.
- * Other C libraries keep such names private. Here malloc is libkmem's own, even behind another malloc of the program.
- */
+/* glibc also exports these names. A program may pass their blocks to free, and the reverse; wrappers of malloc do.
+ * Other C libraries keep such names private. Here malloc is libkmem's own, even behind another malloc of the
+ * program. */
 #ifdef __GLIBC__
 KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }
 KMEM_API void __libc_free(void *p) { free(p); }

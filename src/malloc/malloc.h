@@ -17,11 +17,9 @@
  * for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
-/*
- * malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
+/* malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
  * The table above is then empty, and km_malloc_uncharged_id has its entries. Charged blocks come from separate classes,
- * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes.
- */
+ * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes. */
 #pragma weak km_objcg_root	/* NULL in a build without groups */
 km_inline struct obj_cgroup *km_malloc_objcg(void)
 {

@@ -44,10 +44,8 @@ bool km_malloc_is_uncharged(const void *p)
 	return bytes && !km_large_owner(p);
 }
 
-/*
- * Switch accounting. On: first misses check the mode, then all calls miss; off: the reverse order. A call under way
- * in another thread ends either way. Context: registry locked; a class made meanwhile follows the mode.
- */
+/* Switch accounting. On: first misses check the mode, then all calls miss; off: the reverse order. A call under way in
+ * another thread ends either way. Context: registry locked; a class made meanwhile follows the mode. */
 static void account(bool on)
 {
 	km_debug(km_thread.busy, "a lock is held by a busy thread");

@@ -116,11 +116,9 @@ static void watch(struct kmem_cache *cache, bool observed)
 	}
 }
 
-/*
- * Let misses of these sizes try the cache first, if the mode allows. While malloc is charged, a charged cache
- * precedes an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking
- * the mode. Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete.
- */
+/* Let misses of these sizes try the cache first, if the mode allows. While malloc is charged, a charged cache precedes
+ * an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking the mode.
+ * Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete. */
 static void show_first(struct kmem_cache *cache, const struct class *class, struct span sizes)
 {
 	const bool asked = km_account_asks & KM_ASKS_MALLOC;

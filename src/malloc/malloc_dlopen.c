@@ -67,11 +67,9 @@ KMEM_API int dlclose(void *handle)
 
 /* ------------------------------------------------------------------ other allocators */
 
-/*
- * A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program with calls of tc_malloc, mi_malloc
- * or the like gets memory of the other library there. libkmem neither counts nor limits this memory, and names the
- * library in one line. The symbols are weak, because most programs have neither library.
- */
+/* A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program with calls of tc_malloc, mi_malloc or
+ * the like gets memory of the other library there. libkmem neither counts nor limits this memory, and names the library
+ * in one line. The symbols are weak, because most programs have neither library. */
 __attribute__((weak)) void tc_malloc(void);
 __attribute__((weak)) void mi_malloc(void);
 

@@ -131,7 +131,7 @@ struct km_charged_drain {
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;
 };
-/* charged_flush.c: takes all objects, and gives the objects to the engine. */
+/* charged_flush.c: selects every charged sheaf, and uncharges its objects and frees them to the engine. */
 extern km_hidden const struct km_charged_drain km_charge_drain_all;
 /* Drains the charged sheaves of all caches after one fence. Drained sheaves and empty sheaves are freed. */
 void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);

@@ -39,7 +39,7 @@ struct km_private {
 	bool namesake;			/* another group had the same name at creation: names of child caches end with
 					 * "~number" */
 	uint64_t name;			/* hash of the group's name */
-	struct km_private *next_named, **named_by;	/* chain of the hash table `named`; registry lock */
+	struct km_private *next_named, **named_by;	/* chain of the hash table `named`; by registry lock */
 	struct km_lock lock;		/* guards `large`, and `slabs` of the group's child caches */
 	struct km_list large;		/* blocks of whole pages charged to the group */
 	struct km_list all;		/* on `living` or `orphans`; guarded by the registry lock */

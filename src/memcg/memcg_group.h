@@ -56,7 +56,7 @@ extern km_hidden struct mem_cgroup km_memcg_root;
 #define KM_STOCK_SPARES	4u		/* page stocks for signal handlers, beside one for each CPU (stock.c) */
 struct km_stock {
 	struct km_lock lock;
-	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: this entry is unused */
+	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* group of each entry; NULL: the entry is unused */
 	uint8_t pages[KM_STOCK_SLOTS];
 	uint8_t victim;
 	uint64_t moves;				/* how often bytes moved from or to this stock; guarded by `lock` */

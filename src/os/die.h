@@ -63,10 +63,8 @@ struct km_heard {
 	size_t bytes, length;	/* bytes: size of text; length: bytes used, without a NUL */
 };
 
-/*
- * Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
- * (misuse:trap). After a warning the caller must drop the object: the object leaks, and nothing is corrupted.
- */
+/* Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
+ * (misuse:trap). After a warning the caller must drop the object: the object leaks, and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
 #define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* next step in a line below a report with

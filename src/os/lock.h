@@ -56,10 +56,8 @@ km_inline uint32_t km_lock_self(void)
 /* In debug builds: set in a child of fork, where the work of the parent's other threads is not counted. */
 extern km_hidden bool km_is_forked;
 
-/*
- * Only the rank checker reads the rank of a static lock. Other builds initialise static locks to zeros. Zeros take
- * no part of the library's file, which a process maps in stretches of 64 KiB.
- */
+/* Only the rank checker reads the rank of a static lock. Other builds initialise static locks to zeros. Zeros take no
+ * part of the library's file, which a process maps in stretches of 64 KiB. */
 #ifdef KM_DEBUG
 #define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
 #define KM_LOCK_SLEEPER km_lock_always_wakes
@@ -108,11 +106,9 @@ km_inline void km_busy_end_clear(void)
 	km_busy_end((struct km_busy_was) { KM_BUSY_NOT });
 }
 
-/*
- * This thread must not call the system now (GFP_NOWAIT, GFP_ATOMIC). Locks spin instead of a sleep, for a bounded
- * time (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of
- * priority. Meant for frees, because a free must succeed; an allocation uses km_lock_may.
- */
+/* This thread must not call the system now (GFP_NOWAIT, GFP_ATOMIC). Locks spin instead of a sleep, for a bounded time
+ * (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of priority. Meant
+ * for frees, because a free must succeed; an allocation uses km_lock_may. */
 km_inline bool km_calls_begin(bool allowed)
 {
 	bool was = km_thread.no_calls;
@@ -247,19 +243,15 @@ km_inline void km_lock_quick_leave(struct km_lock **lock)
 	km_lock(lock); \
 	struct km_lock *locked_here km_scoped(km_lock_quick_leave) = (lock)
 
-/*
- * Returns: true if any thread holds the lock, for assertions. In the child of a handler's fork the answer is always
- * true: all locks were released there, under the code that the handler interrupted.
- */
+/* Returns: true if any thread holds the lock, for assertions. In the child of a handler's fork the answer is always
+ * true: all locks were released there, under the code that the handler interrupted. */
 km_inline bool km_is_locked(const struct km_lock *lock)
 {
 	return km_load(&lock->state) != 0 || km_locks_let_go;
 }
 
-/*
- * Wait at most about `ms` milliseconds. Returns: false without the lock. For locks held while a user's function
- * runs.
- */
+/* Wait at most about `ms` milliseconds. Returns: false without the lock. For locks held while a user's function
+ * runs. */
 bool km_lock_within(struct km_lock *lock, unsigned ms);
 
 /* Spin a little, without a sleep or a system call. Returns: false without the lock. */
@@ -274,28 +266,22 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 	km_store_release(&lock->state, 0u);
 }
 
-/*
- * Around fork all locks are held at once, many locks of one rank, and a handler may hold a lock out of order, taken
- * without a wait: the rank checker ignores these locks. km_unlock_fork leaves a lock of another thread.
- */
+/* Around fork all locks are held at once, many locks of one rank, and a handler may hold a lock out of order, taken
+ * without a wait: the rank checker ignores these locks. km_unlock_fork leaves a lock of another thread. */
 void km_unlock_fork(struct km_lock *lock);
 
-/*
- * Begin and end a nested fork: a fork by a handler that interrupted the allocator. The thread's own locks stay as
- * they are, also in the child, where the interrupted code goes on under these locks. The fork waits for locks of
- * other threads for a bounded total time, because their holders may wait for a lock of this thread.
- */
+/* Begin and end a nested fork: a fork by a handler that interrupted the allocator. The thread's own locks stay as they
+ * are, also in the child, where the interrupted code goes on under these locks. The fork waits for locks of other
+ * threads for a bounded total time, because their holders may wait for a lock of this thread. */
 void km_locks_fork_nested(void);
 void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
 /* Returns: true if this fork holds the lock, or may read and change the data under the lock. Requires:
  * km_lock_around_fork has tried the lock. */
 bool km_fork_has(const struct km_lock *lock);
-/*
- * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may
- * wait for a lock of the nested fork's thread. Then the other fork gives way: the other fork takes no more locks,
- * gives back all its locks and the list, lets the nested fork pass, and begins again.
- */
+/* A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may
+ * wait for a lock of the nested fork's thread. Then the other fork gives way: the other fork takes no more locks, gives
+ * back all its locks and the list, lets the nested fork pass, and begins again. */
 void km_fork_behind_files(bool waits);
 bool km_fork_gives_way(void);
 void km_fork_let_pass(void);

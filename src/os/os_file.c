@@ -56,10 +56,8 @@ long km_os_read(const char *path, char *text, size_t bytes)
 	return length;
 }
 
-/*
- * Write with SIGPIPE and SIGXFSZ blocked. The signal of a write is directed at the thread, and pending when the
- * write returns. A signal pending before the write stays pending.
- */
+/* Write with SIGPIPE and SIGXFSZ blocked. The signal of a write is directed at the thread, and pending when the write
+ * returns. A signal pending before the write stays pending. */
 int km_os_write_no_signal(int fd, const void *bytes, size_t count)
 {
 	const uint64_t failures = 1ul << (SIGPIPE - 1) | 1ul << (SIGXFSZ - 1);

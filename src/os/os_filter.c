@@ -56,10 +56,8 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 
 	if (km_os_is_shut() || CALL(SYS_lseek, in, 0l, SEEK_SET) < 0 || km_call_fault("filter"))
 		return -EPERM;
-	/*
-	 * Clone without a signal at the child's end. The order of the other arguments differs by architecture,
-	 * without effect here.
-	 */
+	/* Clone without a signal at the child's end. The order of the other arguments differs by architecture, without
+	 * effect here. */
 	child = CALL(SYS_clone, 0ul, 0ul, 0ul, 0ul, 0ul);
 	if (!child)
 		become(command, word, in, out);

@@ -49,10 +49,8 @@ void km_os_tell_shortage(char *text, size_t room, size_t bytes)
 		km_format(text, room, may_reserve(step) ? "system memory" : "address space");
 }
 
-/*
- * Returns: true if the host of this process spends memory and time on inaccessible address space. User-mode
- * emulators do, and have no vDSO. A page table has a word for 4 KiB, and each page of these words costs a fault.
- */
+/* Returns: true if the host of this process spends memory and time on inaccessible address space. User-mode emulators
+ * do, and have no vDSO. A page table has a word for 4 KiB, and each page of these words costs a fault. */
 static bool reserving_costs(void)
 {
 	const size_t bytes = (size_t)256 << 20;

@@ -16,11 +16,10 @@ enum km_fault_end { KM_FAULT_NOT_OURS, KM_FAULT_KNOWN, KM_FAULT_RESUMED };
 typedef enum km_fault_end km_fault_fn(const struct km_fault *fault);
 
 /*
- * Handle SIGSEGV from now on, on the thread's alternate stack if there is one. over: also if the program has a
- * handler. The program's handler then runs after this one, both on the stack (alternate or not) that the program
- * chose.
- * Returns: false if the program has a handler, or the system refuses. The handler must be safe in a signal handler.
- * Context: once.
+ * Handle SIGSEGV from now on, on the thread's alternate stack if there is one. over: also if the program has a handler.
+ * The program's handler then runs after this one, both on the stack (alternate or not) that the program chose. Returns:
+ * false if the program has a handler, or the system refuses. The handler must be safe in a signal handler. Context:
+ * once.
  */
 bool km_os_catch_faults(km_fault_fn *handler, bool over);
 

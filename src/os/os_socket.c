@@ -21,10 +21,8 @@ static bool is_refused(const char *call)
 	return km_os_is_shut() || km_call_fault(call);
 }
 
-/*
- * Returns: a socket that listens under the name, or is connected to the name; or -errno. A name is outside of the file
- * system: the name vanishes with its last descriptor, however the process ends.
- */
+/* Returns: a socket that listens under the name, or is connected to the name; or -errno. A name is outside of the file
+ * system: the name vanishes with its last descriptor, however the process ends. */
 static int open_named(const char *name, bool listens)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -56,10 +54,8 @@ int km_os_listen(const char *name, int least)
 	return result;
 }
 
-/*
- * Returns: true also for a closed descriptor: the caller must then check the descriptor. False if the hook makes
- * poll fail.
- */
+/* Returns: true also for a closed descriptor: the caller must then check the descriptor. False if the hook makes poll
+ * fail. */
 bool km_os_wait_for(int fd, unsigned ms)
 {
 	struct pollfd one = { .fd = fd, .events = POLLIN };

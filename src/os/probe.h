@@ -17,10 +17,8 @@
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/*
- * A debugger corrects the addresses in the notes by the moved base, if the file was changed after the link. Each
- * object file with a probe brings the base, and the linker keeps one.
- */
+/* A debugger corrects the addresses in the notes by the moved base, if the file was changed after the link. Each object
+ * file with a probe brings the base, and the linker keeps one. */
 #define KM_PROBE_BASE                                                                              \
 	"	.ifndef km_probe_base\n"                                                              \
 	"	.pushsection .stapsdt.base,\"aG\",\"progbits\",km_probe_base,comdat\n"                \

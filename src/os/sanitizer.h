@@ -11,7 +11,7 @@
 
 struct km_sanitizer {
 	bool any;			/* a sanitizer is present */
-	bool objects;			/* report each allocation and free of an object, to a sanitizer below */
+	bool objects;			/* report each allocation and free of an object to a sanitizer */
 	bool address, thread, valgrind;
 };
 extern km_hidden struct km_sanitizer km_sanitizer;
@@ -36,36 +36,28 @@ struct km_sanitizer_ops {
 	/* Make memory accessible or inaccessible to its user. */
 	void (*memory_on)(const void *p, size_t bytes);
 	void (*memory_off)(const void *p, size_t bytes);
-	/*
-	 * Suspend this thread's reports, so that the thread may access free memory, and resume the reports. Pairs
-	 * may nest.
-	 */
+	/* Suspend this thread's reports, so that the thread may access free memory, and resume the reports. Pairs may
+	 * nest. */
 	void (*reports_off)(void);
 	void (*reports_on)(void);
-	/*
-	 * Pass the memory at p to another thread, with a happens-before edge: handed_out by the giver, handed_in by
-	 * the taker.
-	 */
+	/* Pass the memory at p to another thread, with a happens-before edge: handed_out by the giver, handed_in by the
+	 * taker. */
 	void (*handed_out)(const void *p);
 	void (*handed_in)(const void *p);
 	/* As handed_out and handed_in, for each page of a range. */
 	void (*pages_handed_out)(const void *p, size_t bytes);
 	void (*pages_handed_in)(const void *p, size_t bytes);
 
-	/*
-	 * Report an object's allocation, with content or without, its change of length, and its free. bytes: the
-	 * user's bytes.
-	 */
+	/* Report an object's allocation, with content or without, its change of length, and its free. bytes: the user's
+	 * bytes. */
 	void (*object_begins)(void *p, size_t bytes, bool has_content);
 	void (*object_resized)(void *p, size_t before, size_t bytes);
 	void (*object_ends)(void *p, size_t bytes);
 };
 extern km_hidden const struct km_sanitizer_ops *km_sanitizer_ops;
 
-/*
- * Report to the sanitizer, if there is one. Roots are reported even if km_sanitizer is zeros: a library built with
- * AddressSanitizer has LeakSanitizer in the process.
- */
+/* Report to the sanitizer, if there is one. Roots are reported even if km_sanitizer is zeros: a library built with
+ * AddressSanitizer has LeakSanitizer in the process. */
 #define km_tell(what, ...) km_tell_if(km_sanitizer.any, what, __VA_ARGS__)
 #define km_tell_root(what, ...) km_tell_if(km_sanitizer_ops, what, __VA_ARGS__)
 #define km_tell_if(condition, what, ...)                                                           \

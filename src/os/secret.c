@@ -60,10 +60,8 @@ uint32_t km_random_of(uint64_t number, uint32_t bound)
 {
 	km_debug(bound, "a random number has a positive bound");
 	const uint64_t secret = km_hardening.secret;
-	/*
-	 * Fold twice: one product of equidistant numbers has equal steps. With some secrets it would repeat a few
-	 * numbers only.
-	 */
+	/* Fold twice: one product of equidistant numbers has equal steps. With some secrets it would repeat a few
+	 * numbers only. */
 	const uint64_t folded = fold(fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull), 0x589965cc75374cc3ull);
 
 	return (uint32_t)((folded & UINT32_MAX) * bound >> 32);

@@ -32,10 +32,8 @@ km_inline bool km_is_hardened(void)
 	return km_hardening.level;
 }
 
-/*
- * Make the secret: from the kernel's random bytes by a system call with hardened:1, else from the random bytes of
- * the process's start.
- */
+/* Make the secret: from the kernel's random bytes by a system call with hardened:1, else from the random bytes of the
+ * process's start. */
 void km_hardening_start(void);
 /* Returns: a number below `bound`, unpredictable without a read of the library's memory. */
 uint32_t km_random_below(uint32_t bound);

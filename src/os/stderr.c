@@ -55,10 +55,8 @@ static bool is_as_it_was(int fd)
 	return start.open && fd >= 0 && !km_os_file(fd, &file) && same(&file, &start.file);
 }
 
-/*
- * Returns: true if the program put the file there by dup2: the program has a second descriptor of the file, or of
- * the former file.
- */
+/* Returns: true if the program put the file there by dup2: the program has a second descriptor of the file, or of the
+ * former file. */
 static bool was_put_there(void)
 {
 	struct km_os_file file;
@@ -80,10 +78,8 @@ static bool is_standard_error(const struct km_os_file *file, const struct km_os_
 	return (file->stream && start.open) || was_put_there();
 }
 
-/*
- * Returns: the descriptor after a change of 2. Before the change fstat is the only system call, because filters
- * forbid more.
- */
+/* Returns: the descriptor after a change of 2. Before the change fstat is the only system call, because filters forbid
+ * more. */
 static km_cold int after_change(bool or_log)
 {
 	struct km_os_opening opening;

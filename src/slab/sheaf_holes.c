@@ -64,7 +64,8 @@ static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsign
 	return first < end;
 }
 
-/* Marks free pages, and finds up to MAX_HOLES holes to release. Requires: the node's lock. */
+/* Marks pages whose objects are all free, and finds up to MAX_HOLES runs of pages to purge. Requires: the node's
+ * lock. */
 static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bool all, struct hole *holes)
 {
 	unsigned count = 0, marks = 0;
@@ -146,7 +147,7 @@ static void mark(struct km_page *slab, struct hole hole, enum mark as)
 		km_pages_fill(&slab[hole.first], hole.count);
 }
 
-/* Releases the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. */
+/* Purges the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. */
 static void offer(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	looking->calls++;
@@ -167,7 +168,7 @@ static void breathe(struct sheaf_node *n)
 	km_lock(&n->slabs.lock);
 }
 
-/* Looks at one slab, and releases its holes without the node's lock. With `all`, repeats until no holes are left.
+/* Looks at one slab, and purges its holes without the node's lock. With `all`, repeats until no holes are left.
  * Returns: false if more than `calls` system calls would be made. */
 static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls)
 {
@@ -323,7 +324,7 @@ static bool has_gone(struct km_page *page)
 	return mark == HOLE_GONE || mark == HOLE_PARTLY;
 }
 
-/* Returns the next released pages from `page` on; count 0: none. */
+/* Returns the next purged pages from `page` on; count 0: none. */
 static struct hole next_gone(struct km_page *slab, unsigned page)
 {
 	struct hole hole = { page, 0 };
@@ -336,7 +337,7 @@ static struct hole next_gone(struct km_page *slab, unsigned page)
 	return hole;
 }
 
-/* Restores the released pages of the slab. Requires: the node's lock, which the function releases and takes again.
+/* Restores the purged pages of the slab. Requires: the node's lock, which the function releases and takes again.
  * Returns: false if the system has no memory; pages marked HOLE_PARTLY, also after a fork, may be present or not. */
 static bool restore_pages(struct looking *looking, struct km_page *slab, struct hole hole)
 {
@@ -370,8 +371,8 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 	km_lock(&n->look);
 	adopt(n);
-	/* Other threads may reorder the list during a pass. Each pass but the last restores some pages, and no
-	 * thread releases more meanwhile. */
+	/* Repeat the pass until no purged page is found: other threads may reorder the list during a pass, but none
+	 * purges pages meanwhile. */
 	do {
 		looking.any = false;
 		there = visit_all(&looking, fill_slab);

@@ -496,7 +496,7 @@ static int slub_check(struct kmem_cache *cache)
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct km_lock *drain = &slub_node(cache, 0)->drain;
-	/* Only one fork at a time holds the CPUs' words; it is recorded there. */
+	/* Only one fork at a time holds the CPUs' words, and records this in them (for_fork). */
 	bool chain = child || (!before && km_fork_has(drain));
 
 	km_lock_around_fork(drain, before, child);

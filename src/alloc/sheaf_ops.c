@@ -189,7 +189,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine with these alloc ops fills sheaves");
-	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
+	/* While the sheaves are closed, and for __GFP_FULLEST, take an object straight from the engine. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take(cache, &request, 0);
 	else

@@ -24,7 +24,7 @@ static int add_used(struct kmem_cache *cache, void *arg)
 	size_t *bytes = arg;
 
 	kmem_cache_get_stats(cache, &stats);
-	/* Pages of caches in shared pages are counted with those pages. */
+	/* Skip a cache in shared pages: the shared pages are counted elsewhere, to the byte. */
 	if (!cache->layout.engine->shared_pages || stats.total_slabs)
 		*bytes += stats.active_objects * stats.size;
 	return 0;

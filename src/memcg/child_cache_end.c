@@ -549,7 +549,7 @@ static void fork_these(const struct km_list *these, bool before, bool child)
 		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
 }
 
-/* Context: registry locked. */
+/* Takes the locks of all private groups before fork, and frees them after it. Context: registry locked. */
 void km_private_fork(bool before, bool child)
 {
 	fork_these(&living, before, child);

@@ -415,8 +415,9 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 #define CALL	((uint64_t)1 << 32)	/* added to `refs` by a call's reference */
 
-/* Stores the place in km_thread.memcg_held before the reference is counted, and km_memcg_let_go clears it after: so a
- * fork by a handler never drops one reference too many in the child. Without a free place takes a plain reference. */
+/* Takes a call's reference on a group. Writes the group into a place of km_thread.memcg_held before the reference is
+ * counted, and km_memcg_let_go clears the place after: so a fork by a handler never drops one reference too many in the
+ * child. Without a free place takes a plain reference. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(km_thread.memcg_held);

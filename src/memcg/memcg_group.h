@@ -18,7 +18,8 @@
 /* Bytes that a group until its release adds to `charged` of its objcg, to keep `charged` above 0: more than any
  * charge. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
-/* Bytes added to `charged` in the same way while a private group's record (struct km_private) exists. */
+/* Bytes added to `charged` of an objcg, to keep `charged` above 0, while the private group's record (struct km_private)
+ * exists. */
 #define KM_OBJCG_PRIVATE	((int64_t)1 << 61)
 
 struct mem_cgroup {

@@ -65,8 +65,8 @@ static struct lender {
 	uint32_t holder;	/* futex word: number of the lock's holder */
 } lenders[LENDERS];
 
-/* Returns: whether this thread lends its priority when it waits: a real-time thread does, and a thread with locks,
- * because a real-time thread may wait for these locks. */
+/* Returns: whether this thread lends its priority when it waits. A real-time thread does; from the first on, a thread
+ * with locks does so, too, because a real-time thread may wait for these locks. */
 static bool must_lend(uint32_t as)
 {
 	if (km_os_is_real_time())

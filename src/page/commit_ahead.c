@@ -389,8 +389,8 @@ void km_ahead_fork(bool before, bool child)
 		return;
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
-	/* A fork that could not take `lock` leaves the pieces in the list allocated in the child, as other threads'
-	 * memory. */
+	/* If the fork could not take `lock`, the list is dropped: its pieces stay allocated in the child, as other
+	 * threads' memory. */
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)

@@ -109,8 +109,8 @@ struct km_cache_ext {
 	uint32_t left;			/* debugged cache: bytes of the left red zone of each object */
 	slab_flags_t carried;		/* debug flags of newly allocated objects (KM_DEBUG_FLAGS) */
 	uint32_t useroffset, usersize;	/* bytes of an object that usercopy may read and write */
-	/* Guarded objects (alloc/sampled_ops.c). sample_calls: calls until the plain alloc ops return. guarded:
-	 * live guarded objects. sample_due: an object is still to be guarded. */
+	/* Guarded objects (alloc/sampled_ops.c). sample_calls: number of calls until the cache gets its plain alloc ops
+	 * back. guarded: live guarded objects. sample_due: an object is still to be guarded. */
 	uint32_t sample_calls, guarded;
 	bool sample_due;
 	/* Debugging that is switched at run time. */
@@ -190,8 +190,8 @@ enum km_charging {
 	KM_CHARGING_MIXED = 14,		/* several objcgs, also on one charged sheaf (`mixed`) */
 };
 
-/* Accounting. Sheaves of charged objects lie beside `fast.pcs` (percpu/owned_sheaf.h). Hits see `mixed` as
- * `front.back`. */
+/* Accounting: the per-CPU sheaves of charged objects, beside `fast.pcs` (percpu/owned_sheaf.h), and the state of the
+ * charges. Hits find `mixed` by the offset charged.front.back. */
 struct km_cache_memcg {
 	struct km_pcs charged;
 	uint32_t charge;		/* bytes charged for each object, with its owner word; 0: not yet known */

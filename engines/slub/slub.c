@@ -21,13 +21,13 @@
 #include "os/die.h"
 #include "slub.h"
 
-/* A slab in hand. */
+/* A slab in hand, with its freelist. */
 struct hold {
 	struct km_page *slab;
 	char *base;		/* address of the slab */
 	void *freelist;
-	unsigned count;		/* objects on the freelist, where known */
-	bool keep;		/* still frozen: the slab goes on a CPU with the remaining objects */
+	unsigned count;		/* number of objects on the freelist, where known */
+	bool keep;		/* the slab is still frozen, and goes on a CPU with the remaining objects */
 };
 
 /* ------------------------------------------------------------------ slabs */
@@ -98,7 +98,7 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	return hold->count != 0;
 }
 
-/* Makes the slab count as full. Returns: the word before. */
+/* Sets the slab's word to "all objects in use", with no freelist. Returns: the word before. */
 static uint64_t make_full(struct km_page *slab)
 {
 	uint64_t seen = slub_look(slab);
@@ -108,7 +108,7 @@ static uint64_t make_full(struct km_page *slab)
 	return seen;
 }
 
-/* Sets or clears frozen. Returns: the new word. */
+/* Sets or clears the bit `frozen` of the slab's word. Returns: the new word. */
 static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bool frozen)
 {
 	uint64_t seen = slub_look(slab), next;
@@ -165,13 +165,14 @@ static bool all_listed(const struct kmem_cache *cache, const struct km_page *sla
 	return !(sum | squares);
 }
 
-/* A double free was counted twice, so another object is still in use. Keeps the slab for ever, as a full slab. */
+/* A double free has counted an object twice, so another object is still in use. Keeps the slab for ever, as a full
+ * slab. */
 km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab, uint64_t word)
 {
 	unsigned count;
 	void *tail = tail_of(cache, slab, slub_head(word, km_page_address(slab)), slab->objects, &count);
 
-	/* The list is too short: a link was overwritten. */
+	/* The freelist is shorter than its count: a link was overwritten. */
 	if (tail)
 		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->registry.name);
 	make_full(slab);
@@ -221,7 +222,8 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 	return next;
 }
 
-/* Puts the slab on the CPU's partial list, if the node's lock is taken and waiting is not allowed. */
+/* Puts the slab on the CPU's partial list, for a caller that must not wait for the node's lock, taken by another
+ * thread. */
 static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist)
 {
 	struct km_chain_link *drained;
@@ -253,7 +255,7 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 	bool remote, go = false;
 
 	if (!km_lock_may(&n->slabs.lock, may_wait)) {
-		/* No CPU takes the slab, or another thread uses the CPU's list. stash has put the freelist back. */
+		/* stash has put the freelist back, but found no CPU's list: defer the frees. */
 		if (!stash(cache, slab, freelist))
 			defer_free(cache, slab);
 		return;
@@ -296,7 +298,7 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 		}
 		uint64_t word = change_frozen(cache, slab, false);
 		if (km_unlikely(!slub_free_count(word)))
-			continue;	/* stashed when full, and still full */
+			continue;	/* was full when stashed, and still is */
 		if (!slub_inuse(word) && slub_may_go(cache, n)) {
 			km_store(&link->next, empty);
 			empty = link;
@@ -353,7 +355,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	       hold_own(cache, slub_tagged(top.slab), top.freelist, request, want, hold);
 }
 
-/* Source 2: the CPU's partial slabs. */
+/* Source 2: takes the first of the CPU's partial slabs in hand. */
 static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {
@@ -509,7 +511,7 @@ static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km
 				km_slabs_unlist(&n->slabs, slab);
 		}
 		if (km_unlikely(next && slub_base(slab, next) != base)) {
-			/* The link leaves the slab: the freelist is given up. */
+			/* The link leads out of the slab: the freelist is given up, and its objects are lost. */
 			km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 			make_full(slab);
 			km_slabs_unlist(&n->slabs, slab);
@@ -609,8 +611,8 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 	}
 }
 
-/* Lists or unlists a slab after a free, and unlocks. Requires: the node's lock. The slab was on the list iff an
- * object was free before. */
+/* Puts a slab on its node's list or takes it off, after a free, and unlocks the node. Requires: the node's lock. The
+ * slab was on the list iff an object was free before. */
 km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab,
 		   bool was_full, bool is_empty)
 {
@@ -675,7 +677,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 		keep_on_cpu(cache, slab);
 }
 
-/* Tries the common case first, a free to a frozen slab, without the rare cases. */
+/* The common case, a free to a frozen slab, comes first, and does not test for the rare cases. */
 void km_slub_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(cache->layout.checked)) {

@@ -35,26 +35,26 @@ _Static_assert(KMEM_RECORD_SLUB_INUSE(SLUB_INUSE) == SLUB_INUSE && KMEM_RECORD_S
 	       "readers know the word");
 
 struct slub_slab {
-	uint64_t word;			/* layout above */
-	struct km_chain_link link km_aligned(16);	/* link in a CPU's partial list */
+	uint64_t word;			/* word of the slab: layout above */
+	struct km_chain_link link km_aligned(16);	/* link in the CPU's partial list */
 };
 KM_ENGINE_PAGE(slub_slab, struct slub_slab)
 
 struct slub_node {
 	struct km_slabs slabs;		/* listed slabs are not frozen and have free objects; counts change by
 					 * atomic additions, except `partial` */
-	uint32_t free_each;		/* free objects per listed slab at the last look, in 16ths */
+	uint32_t free_each;		/* average of free objects in a listed slab at the last look, in 16ths */
 
 	/* Fields of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects that a CPU may keep in partial slabs */
-	uint32_t cpu_partial_slabs;	/* the same in slabs, counted as half full */
-	bool touched;			/* a slow path ran since the last reap, not counting frees to frozen slabs */
+	uint32_t cpu_partial_slabs;	/* cpu_partial as a number of slabs, each counted as half full */
+	bool touched;			/* a slow path ran since the last reap; frees to frozen slabs do not count */
 	const struct km_range *range;	/* the first range of the arena */
-	uint64_t factor, bound;		/* see slub_aligned */
+	uint64_t factor, bound;		/* operands of slub_aligned */
 	uint32_t slab_mask;		/* bytes of a slab of cache->layout.order, minus one */
 
 	struct km_lock drain km_aligned(64);
-	uint64_t events[KMEM_NR_EVENTS];	/* events not counted by CPU */
+	uint64_t events[KMEM_NR_EVENTS];	/* events that are not counted by CPU */
 };
 
 km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned node)
@@ -62,7 +62,7 @@ km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned n
 	return cache->state.node[node];
 }
 
-/* Reads first, because all CPUs share the line. */
+/* Sets `touched`. Reads first, because all CPUs share the cache line. */
 km_inline void slub_touch(struct slub_node *n)
 {
 	if (km_unlikely(!km_load(&n->touched)))
@@ -81,7 +81,7 @@ km_inline unsigned slub_objects(uint64_t word)
 	return (unsigned)(word >> SLUB_OBJECTS_SHIFT) & SLUB_MAX_OBJECTS;
 }
 
-/* Returns the word of the slab with all objects in use. */
+/* Returns `word` changed to "all objects in use": no freelist. */
 km_inline uint64_t slub_full(uint64_t word)
 {
 	return (word & SLUB_OBJECTS) | slub_objects(word);
@@ -154,9 +154,9 @@ km_inline char *slub_base(const struct km_page *slab, const void *object)
 	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
 }
 
-/* Does an object begin at this offset of a slab of cache->layout.order? factor is 2^64 / size rounded up, and e is the
- * rounding error times size. The k-th multiple of size times factor is k * e modulo 2^64; bound is objects * e.
- * Any other offset gives a far larger product. */
+/* Returns: whether an object begins at this offset of a slab of cache->layout.order. factor is 2^64 / size rounded up,
+ * and e is the rounding error times size. The k-th multiple of size times factor is k * e modulo 2^64; bound is objects
+ * * e. Any other offset gives a far larger product. */
 km_inline bool slub_aligned(uint64_t factor, uint64_t bound, uint64_t offset)
 {
 	return offset * factor < bound;
@@ -173,7 +173,8 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	if (km_likely(index < km_load_acquire(&n->range->ready))) {
 		struct km_page *slab = &n->range->page[index];
 
-		/* The page may belong to a slab of a lower order, allocated or freed at this moment. */
+		/* Compare the descriptor: the page may be of a slab of a lower order, allocated or freed at this
+		 * moment. */
 		if (km_likely(km_load(&slab->cache) == cache && km_load(&slab->type) == KM_PAGE_SLAB &&
 			      km_load(&slab->order) == cache->layout.order &&
 			      slub_aligned(n->factor, n->bound, offset)))
@@ -244,7 +245,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object);
 int km_slub_mend(struct kmem_cache *cache);
 bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab);
 
-/* May an empty slab be freed? Yes if min_partial slabs are listed. Requires: the node's lock. */
+/* Returns: whether an empty slab may be freed: min_partial slabs are on the node's list. Requires: the node's lock. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
 	km_debug(km_is_locked(&n->slabs.lock), "the number of listed slabs is read under the lock");

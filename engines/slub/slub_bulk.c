@@ -16,7 +16,7 @@
 /* GROUP: objects grouped at once, 2.5 KiB of stack. HASHES: hashes of slabs, more than GROUP to avoid collisions. */
 #define GROUP 64u
 #define HASHES 256u
-/* With fewer objects from a look back, the objects before are grouped. */
+/* If fewer objects than this were linked by a look back, the array is freed by group(). */
 #define POOR 4u
 
 /* Linked objects of one slab: the kernel's detached freelist. The tail's link is not set. */
@@ -88,7 +88,7 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
  * freed singly, because masking their address does not give the slab's. */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
-	struct batch batches[GROUP + 1];	/* [0]: no slab, an impossible address */
+	struct batch batches[GROUP + 1];	/* batches[0] has an impossible address, no slab */
 	uint8_t latest[HASHES];
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uintptr_t mask = slub_node(cache, 0)->slab_mask;

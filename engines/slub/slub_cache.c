@@ -9,15 +9,16 @@
 #include "os/die.h"
 #include "slub.h"
 
-#define MAX_ORDER	3u	/* Kernel: slab_max_order */
+#define MAX_ORDER	3u	/* largest order of slabs; kernel: slab_max_order */
 #define MOST_CPU_PARTIAL 1048576u
-/* Counters by CPU, up to the last event of this engine. */
+/* Bytes of the event counters of each CPU: up to the last event of this engine. */
 #define EVENT_BYTES	256u
 _Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
 
 /* ------------------------------------------------------------------ coming and going */
 
-/* Kernel: at least 4 * (fls(CPUs) + 1) objects, so that larger machines take locks less often. */
+/* Returns: the least number of objects in a slab, as in the kernel 4 * (fls(CPUs) + 1), so that larger machines take
+ * locks less often. */
 static unsigned min_objects(void)
 {
 	unsigned cpus = km_max(km_percpu.cpus, 1u);
@@ -33,7 +34,7 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size,
 						km_layout_options.min_objects ?: min_objects(),
 						max_order);
-	/* Kernel: no kmalloc caches of these sizes. */
+	/* Larger slabs for large objects of kmalloc; the kernel has no kmalloc caches of these sizes. */
 	if (cache->layout.flags & SLAB_KMALLOC)
 		cache->layout.order = (uint8_t)km_layout_larger(cache->layout.size, cache->layout.order,
 							 km_min(max_order + 2, KM_MAX_ORDER));
@@ -80,7 +81,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	if (node)
 		return 0;
 	n->range = km_arena_range(0);
-	/* One more than the quotient, even if the division is exact, so that e is not 0. */
+	/* The quotient rounded up, and one more if the division is exact, so that e is not 0. */
 	n->factor = -(uint64_t)cache->layout.size / cache->layout.size + 2;
 	/* With objects that do not start at the slab's address, slub_aligned must always fail. */
 	n->bound = cache->form.first ? 0 : cache->layout.objects * (n->factor * cache->layout.size);
@@ -94,7 +95,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	return 0;
 }
 
-/* Clears word by word, because other threads count meanwhile. */
+/* Clears the counters word by word, because other threads count meanwhile. */
 static void clear_counters(void *events, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
@@ -195,7 +196,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	km_debug(km_is_locked(&n->drain), "the closing drain opens the chain again");
 	km_chain_open(&cache->fast.chain);
 	km_unlock(&n->drain);
-	/* The system refused the fence, and may refuse from now on. */
+	/* Without a fence take at least this CPU's objects. */
 	if (!fenced && !unused)
 		drain_own(cache);
 	return fenced;
@@ -379,7 +380,7 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 	stats->active_objects = stats->total_objects > free ? stats->total_objects - free : 0;
 }
 
-/* A frozen slab belongs to a CPU that allocates from the slab now or soon. */
+/* A frozen slab counts as current: a CPU allocates from it now or soon. */
 static void slub_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
 {
 	uint64_t word = slub_look(slab);
@@ -492,7 +493,7 @@ static int slub_check(struct kmem_cache *cache)
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct km_lock *drain = &slub_node(cache, 0)->drain;
-	/* Only one fork at a time owns the per-CPU slabs, and records this ownership there. */
+	/* Only one fork at a time holds the CPUs' words, and records this in them (for_fork). */
 	bool chain = child || (!before && km_fork_has(drain));
 
 	km_lock_around_fork(drain, before, child);

@@ -12,8 +12,8 @@
 /* A damage of a slab's freelist: recorded under the lock, reported without the lock. */
 struct flaw {
 	struct km_page *slab;
-	void *object;			/* object with the wrong link; NULL: unknown */
-	char what[80];			/* "": no damage */
+	void *object;			/* the object with the wrong link; NULL: unknown */
+	char what[80];			/* text of the damage; empty: no damage */
 	const char *fix;
 };
 
@@ -43,7 +43,7 @@ static void cut(struct kmem_cache *cache, struct km_page *slab, void *last, unsi
 struct walk {
 	void *p, *last;
 	unsigned count;
-	bool met;			/* `object` is on the list */
+	bool met;			/* the searched object was on the list */
 };
 
 /* Walks the list while each object is valid and may be free, at most slab->objects steps. */
@@ -157,7 +157,7 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 	return object;
 }
 
-/* Limit of damaged slabs in a row. */
+/* Damaged slabs in a row after which an allocation fails. */
 #define MOST_FLAWS 64u
 
 /* Takes from the first listed slab. With hooks, first checks the whole freelist. Requires: the node's lock. */
@@ -267,8 +267,8 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 	km_lock(&n->slabs.lock);
 	if (mend(cache, slab, object, &flaw) || !slub_inuse(slub_slab(slab)->word)) {
 		km_unlock_quick(&n->slabs.lock);
-		/* A damaged list may have led to an object that was not free. That object now counts as free, and
-		 * is on the list. */
+		/* Report the damage: a damaged list may have led to an object that was not free, and now counts as
+		 * free. */
 		if (*flaw.what)
 			tell(cache, &flaw);
 		else

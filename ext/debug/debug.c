@@ -36,7 +36,8 @@ static void begin(struct kmem_cache *cache, void *object)
 	become(cache, object, KM_DEBUG_FREE);
 }
 
-/* Returns: true if the object is taken, or changes. The engine's record decides where the state word is damaged. */
+/* Returns: true if the object's state is TAKEN or CHANGES. If the state word is damaged, the engine's record
+ * decides. */
 static bool is_taken(const struct kmem_cache *cache, void *object, const struct km_debug_seen *seen, bool engine_says)
 {
 	return seen->state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, engine_says) :
@@ -149,8 +150,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	/* Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
-	 * word. */
+	/* Two threads may free the object at once: one wins the compare-and-swap, even of a damaged word. */
 	do {
 		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->registry.name);
@@ -183,8 +183,8 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 		begin(cache, object);
 }
 
-/* Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
- * them any more. */
+/* Checks all objects of a slab to be freed. All are free, except in a private group destroyed as a whole; no caller
+ * uses them any more. */
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -201,8 +201,8 @@ static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 
 /* ------------------------------------------------------------------ requested bytes */
 
-/* Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
- * state. */
+/* Stores the requested bytes in the state word of an object in state TAKEN. Another state stays, and the next free
+ * reports it. */
 static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
@@ -282,7 +282,7 @@ static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, 
 	km_debug_report_end(&about);
 }
 
-/* Only refused frees print a line: refused calls of other kinds change nothing anyway. */
+/* Prints a line for refused frees only, because other refused calls change nothing. */
 static void refused(struct kmem_cache *cache, const void *p, const char *function)
 {
 	if (km_is_debugged(cache) && __builtin_strstr(function, "free"))
@@ -403,7 +403,7 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 
 	if (all & SLAB_STORE_USER)
 		km_debug_stacks_start();
-	/* The longest slab has no room for the debug layout. */
+	/* Drop the debug layout if it does not fit into the longest slab. */
 	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
 		return all & ~KM_DEBUG_LAYOUT;
 	if (low && laid_out && km_order_of(km_align_up(bytes, aligned)) > km_order_of(km_align_up(size, aligned)))
@@ -411,7 +411,7 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	return all;
 }
 
-/* Link km_control too: programs linked with the archive get kmem_cache_set_debug together with debugging. */
+/* Link km_control, too: a program linked with the archive needs it for kmem_cache_set_debug. */
 __attribute__((used)) static const struct km_control_ops *const keep_control = &km_control;
 
 const struct km_debug_ops km_debugging = {

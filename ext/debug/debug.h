@@ -23,12 +23,13 @@ int km_debug_print_all_leaks(int fd);
 
 /* ---- debug_stacks.c: marks beside objects; a mark refers to a stack by number */
 
-#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* multiplier of hashes and seals */
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* factor of hashes and seals */
 
 _Static_assert(sizeof(struct kmem_record_mark) == KM_DEBUG_TRACK, "as engine.h says");
 _Static_assert(KMEM_RECORD_FRAMES == KM_STACK_FRAMES, "a stack of the table has the frames of a walk");
-extern km_hidden struct kmem_record_stack *km_debug_stacks;	/* NULL: no stacks were requested */
-/* Map the stack table. Requires: no cache has marks yet. Returns: false without memory; stacks then stay unknown. */
+extern km_hidden struct kmem_record_stack *km_debug_stacks;	/* table of stacks; NULL: no stacks were requested */
+/* Maps the table of stacks. Requires: no cache has marks yet. Returns: false without memory; stacks then stay
+ * unknown. */
 bool km_debug_stacks_start(void);
 /* Fill a mark with the current stack, thread, time and CPU. */
 void km_debug_mark(struct kmem_record_mark *mark);
@@ -52,19 +53,18 @@ km_inline bool km_debug_is_sealed(const struct kmem_record_mark *mark)
 /* State of an object. DAMAGED means only: the state word was overwritten. */
 enum km_debug_state {
 	KM_DEBUG_FREE, KM_DEBUG_TAKEN,
-	KM_DEBUG_CHANGES,		/* a thread is changing the object now */
+	KM_DEBUG_CHANGES,		/* a thread allocates or frees the object now */
 	KM_DEBUG_DAMAGED,
 };
 
-/* Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The
- * state is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid
- * state. */
+/* Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The state
+ * is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid state. */
 km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
 	return (uint64_t *)((char *)object + cache->layout.freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
-/* FREE, TAKEN, CHANGES */
+/* values of the states FREE, TAKEN, CHANGES in the state word */
 static const uint32_t km_debug_states[] = { 0x6b6b0f1e, 0xcccc0a1d, 0x5a5a0c2b };
 km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)
 {
@@ -79,8 +79,9 @@ km_inline uint64_t km_debug_sealed(const void *object, enum km_debug_state state
 struct km_debug_seen {
 	uint64_t word;
 	enum km_debug_state state;
-	uint32_t asked;			/* bytes requested; for a damaged word: the whole object */
-	bool waits;			/* freed but not yet back in the engine, or lost; link undefined */
+	uint32_t asked;			/* requested bytes; if the word is damaged, the object's size */
+	bool waits;			/* freed, but not yet given to the engine, or lost: the link has no defined
+					 * value */
 };
 km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
 {
@@ -114,9 +115,9 @@ struct km_debug_region {
 	unsigned char *at;
 	size_t bytes;
 	unsigned char value;
-	const char *title;		/* NULL: "WHAT overwritten" */
+	const char *title;		/* title of the report; NULL: `what` and "overwritten" */
 	bool unsealed;
-	uint64_t found, wanted;		/* state word only: actual and expected value */
+	uint64_t found, wanted;		/* only for the state word: its present and its expected value */
 };
 #define KM_DEBUG_REGIONS 10u
 /* Find the first wrong byte (*from) and the end of the last wrong byte (*to). Returns: false if all bytes are
@@ -172,7 +173,7 @@ struct km_debug_about {
 /* Print "BUG cache: title" and the known details. Requires: report lines stand between begin and end, which hold
  * back the lines of other threads. */
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
-/* start: address of the slab or block, for the offset. */
+/* Prints a region of a report. start: address of the slab or block from which the offset counts. */
 void km_debug_report_region(const struct km_debug_region *region, const void *start);
 void km_debug_report_end(const struct km_debug_about *about);
 /* Print the misuse line of an overwritten object or slab, below the report. The line may end the process. */

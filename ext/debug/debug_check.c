@@ -76,7 +76,7 @@ typedef bool see_fn(unsigned char *at, size_t bytes, unsigned char value, const 
 km_inline bool each_region(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
 			   see_fn *see, void *arg)
 {
-	/* In a free object the link belongs to the engine, if the engine links free objects. */
+	/* The link is the engine's while the object is free, if the engine links free objects. */
 	const bool linked = !taken && (waits || cache->layout.engine->links_free);
 	unsigned char *at = object, *end = (unsigned char *)(km_debug_marks(cache, object) + marks_of(cache));
 	unsigned char *slot = at + cache->layout.size - cache->ext.left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
@@ -144,7 +144,7 @@ bool km_debug_differs(const struct km_debug_region *region, unsigned char **from
 		return false;
 	while (!region->unsealed && at < end && *at == region->value)
 		at++;
-	/* Another thread may have repaired the region meanwhile. */
+	/* No wrong byte any more: another thread has repaired the region. */
 	if (at == end)
 		return false;
 	*from = at;

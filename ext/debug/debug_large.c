@@ -21,7 +21,7 @@
 #define POISON		0x6bu
 #define POISON_END	0xa5u
 
-/* SLUB's red-zone words, to make dumps readable. */
+/* values of the seal, SLUB's red-zone words, to make dumps readable */
 #define TAKEN		0xd84156c5635688c0ul
 #define FREE		0x09f911029d74e35bul
 
@@ -34,7 +34,8 @@
 struct record {
 	struct kmem_record_mark marks[2];
 	uint64_t seal;
-	size_t asked;			/* requested bytes; a sanitizer stores the same: km_large_asked() */
+	size_t asked;			/* requested bytes, at the place where a sanitizer stores them, too
+					 * (km_large_asked) */
 };
 
 static struct {
@@ -103,7 +104,7 @@ static void tell(const void *p, size_t bytes, const struct km_debug_region *regi
 	km_debug_report_block(&block, region, title);
 }
 
-/* Print the misuse line, below the report. */
+/* Prints the line of a misuse, below the report. */
 static void bad(enum km_misuse what, const char *function, const void *p)
 {
 	km_misuse_of(what, function, p, "large", NULL, waiting.flags & SLAB_STORE_USER);
@@ -198,13 +199,13 @@ static void let_go(void *p)
 		return;
 	if (has_record(p, bytes)) {
 		look_at(p, bytes, false, "kfree");
-		/* The pages may be reused for other data and then be checked. */
+		/* Clear the seal: the pages may be reused for other data and then be checked. */
 		km_store(&record_of(p, bytes)->seal, 0ul);
 	}
 	km_large_let_go(p);
 }
 
-/* Quarantine a block in place of the oldest block, or nearly the oldest. */
+/* Puts a block into the quarantine. The oldest block there, or nearly the oldest, is checked and freed. */
 static void wait_there(void *p, size_t bytes)
 {
 	uint32_t turn = km_add(&waiting.next, 1u);
@@ -257,7 +258,7 @@ static bool goes(void *p, size_t bytes)
 		return true;
 	bool twice = km_load(&record->seal) == freed;
 	bool damaged = !twice && look_at(p, bytes, true, "kfree") && km_load(&record->seal) != taken;
-	/* If two threads free the block at the same time, one thread wins. */
+	/* If two threads free the block at once, one wins the compare-and-swap. */
 	if (twice || (!damaged && !km_cas_both(&record->seal, &taken, freed))) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
 		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
@@ -288,7 +289,7 @@ static int check_block(struct km_page *page, void *arg)
 	size_t bytes = page->pages << KM_PAGE_SHIFT;
 	const struct record *record = record_of(p, bytes);
 	uint64_t seal = km_load_acquire(&record->seal);
-	/* With neither seal, the block is changing now, or the damage is found at the free. */
+	/* Any other seal: the block is changing now, or the damage is reported at its free. */
 	if (seal == sealed(p, record, TAKEN) || seal == sealed(p, record, FREE))
 		*damages += (int)look_at(p, bytes, seal == sealed(p, record, TAKEN), "kmem_check_all");
 	return 0;

@@ -12,16 +12,12 @@
 void km_debug_read(const char *text);
 /* Returns: true if every letter of `text` is known; else false, with the unknown letter in *letter. */
 bool km_debug_fits(const char *text, char *letter);
-/*
- * Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS.
- */
+/* Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS. */
 void km_debug_track_all(void);
 /* Translate letters without a list of names into flags. Returns: false if a letter is unknown, or is O. */
 bool km_debug_letters(const char *text, slab_flags_t *flags);
-/*
- * Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
- * the order of the slab.
- */
+/* Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise the
+ * order of the slab. */
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 #endif

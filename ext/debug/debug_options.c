@@ -10,10 +10,10 @@
 
 static struct {
 	char text[512];
-	slab_flags_t global;		/* flags of caches without a list entry */
-	bool low;			/* letter O: no flags that enlarge slabs */
-	bool set;			/* a text was given */
-	bool leaks;			/* add U to every cache that may have U */
+	slab_flags_t global;		/* debug flags of caches that no list of the text names */
+	bool low;			/* letter O was given: no flags that enlarge slabs */
+	bool set;			/* a text of KMEM_DEBUG was given */
+	bool leaks;			/* leaks are searched: every cache that may have letter U gets it */
 } asked;
 
 static const struct {
@@ -32,16 +32,16 @@ static const struct {
 struct block {
 	slab_flags_t flags;
 	bool low;
-	const char *names;		/* NULL: for all caches */
-	size_t length;			/* of the names, in bytes */
-	bool missing;			/* only semicolons remain: no block */
-	char unknown;			/* an unknown letter; 0: none */
+	const char *names;		/* list of names in the text; NULL: the block is for all caches */
+	size_t length;			/* bytes of the list of names */
+	bool missing;			/* the text has no further block */
+	char unknown;			/* an unknown letter of the block; 0: none */
 };
 
 /* Add one letter to a block. Returns: false if the letter is unknown. */
 static bool add_letter(struct block *block, char c)
 {
-	/* Bit 5 distinguishes lower case from upper case. */
+	/* Upper case of a letter: bit 5 is the case. */
 	char letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (char)(c & ~0x20) : c;
 
 	if (letter == '-')
@@ -64,7 +64,7 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 	while (*at == ';')
 		at++;
 	*block = (struct block){ .missing = at > begin && !*at };
-	/* No letters mean all letters. */
+	/* A block without letters stands for all letters. */
 	if ((!*at && !block->missing) || *at == ',')
 		block->flags = ALL;
 	for (; *at && *at != ',' && *at != ';'; at++) {

@@ -10,9 +10,9 @@
 #include "os/os.h"
 #include "debug.h"
 
-#define DUMPED	128u			/* most bytes dumped of an object */
+#define DUMPED	128u			/* most bytes of an object in a dump */
 #define LINE	16u
-#define PATIENT	1000u			/* number of waits of 2 ms */
+#define PATIENT	1000u			/* waits of 2 ms for another thread's report */
 
 static uint32_t speaking;
 static bool reported;
@@ -41,7 +41,7 @@ static void say_track(const char *what, const struct kmem_record_mark *mark)
 	char place[320];
 
 	km_debug_read_mark(mark, &track);
-	/* The remaining content may still help the reader. */
+	/* Say that the mark is overwritten, and print it: its content may still help. */
 	if (!km_debug_is_sealed(mark))
 		km_warn("%s: the track was overwritten; its content is", what);
 	else if (!track.when)

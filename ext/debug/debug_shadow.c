@@ -39,7 +39,7 @@ __attribute__((used)) static const struct km_debug_ops *const keep_debugging = &
 
 /* ------------------------------------------------------------------ calls */
 
-#define SERVES	1u		/* bits of km_shadows.calls */
+#define SERVES	1u		/* bit of km_shadows.calls: a shadow serves */
 #define CALL	2u
 
 /* Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
@@ -137,7 +137,7 @@ static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	gfp = gfp_for(cache, gfp);
 	bool done = km_ops_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
 	leave(cache->ext.shadows);
-	/* Roll back: objects from the sheaf may belong to any cache. */
+	/* Free the objects so far: objects popped from a sheaf may be of any of the caches. */
 	if (!done && left < n)
 		give_back(cache, gfp, n - left, objects + left);
 	return done ? (int)n : 0;
@@ -183,7 +183,7 @@ static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, i
 	};
 	bool keeps_content = cache->form.ctor || cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 
-	/* With shared pages a constructor runs at each allocation, so the free pointer may overlap the object. */
+	/* Not with shared pages, where the constructor runs at each allocation. */
 	if (keeps_content && !shared && !km_is_debugged(cache) &&
 	    cache->layout.freeptr + sizeof(void *) <= cache->layout.object_size) {
 		creation.args.use_freeptr_offset = true;
@@ -210,7 +210,7 @@ static struct km_shadows *shadows_of(struct kmem_cache *cache)
 	return shadows;
 }
 
-/* Find the shadow with these flags, or create one. Returns: NULL with the reason in *error. */
+/* Finds the cache's debug shadow cache with these flags, or creates one. Returns: NULL with the reason in *error. */
 static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int *error)
 {
 	struct km_shadows *shadows = shadows_of(cache);
@@ -253,7 +253,7 @@ static void tell_sizes(struct kmem_cache *cache, bool observed)
 		km_malloc_watch(cache, observed);
 }
 
-/* Make a shadow serve new objects. The sheaves of the fast paths are closed first. */
+/* Makes a debug shadow cache serve the cache's allocations. Closes the sheaves of the fast path first. */
 static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 {
 	struct km_shadows *shadows = cache->ext.shadows;
@@ -339,7 +339,7 @@ void km_shadows_settle(struct kmem_cache *cache)
 	km_store(&shadows->out, false);
 	km_layer_set(cache, KM_LAYER_SHADOW, NULL);
 	tell_sizes(cache, false);
-	/* Reopen the sheaves. */
+	/* No shadow layer any more: the drain ends by opening the cache's sheaves. */
 	km_alloc_drain(cache);
 }
 
@@ -366,7 +366,7 @@ int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags)
 	if (cache->layout.engine->whole_pages || cache == km_kmalloc_sized ||
 	    cache->layout.flags & SLAB_NO_USER_FLAGS || km_sanitizer.objects)
 		return -EOPNOTSUPP;
-	/* The mark for injected failures stays. */
+	/* Keep the flag of failure injection. */
 	return switch_to(cache, flags | (cache->layout.flags & SLAB_FAILSLAB));
 }
 

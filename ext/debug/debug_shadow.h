@@ -17,10 +17,11 @@ km_inline bool km_is_shadow(const struct kmem_cache *cache, const struct kmem_ca
 /* Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS, and SLAB_FAILSLAB as before. Returns: 0, or
  * -errno with nothing changed, also for a cache without support for debugging. Context: the registry is locked. */
 int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags);
-/* Drop the shadow layer if no shadow serves and no shadow object is out. Context: the registry is locked. */
+/* Removes the layer SHADOW of a cache if no shadow cache serves, and no object of a shadow cache is allocated. Context:
+ * the registry is locked. */
 void km_shadows_settle(struct kmem_cache *cache);
-/* Settle every cache; caches with draining shadows set km_shadows_drain (cache/mailbox.h). Context: the registry is
- * locked. */
+/* Calls km_shadows_settle for every cache. km_shadows_drain (cache/mailbox.h) tells whether some layers stay. Context:
+ * the registry is locked. */
 void km_shadows_settle_all(void);
 
 #endif

@@ -12,13 +12,13 @@
 #include "os/os.h"
 #include "debug.h"
 
-#define LISTS		32768u		/* must be a power of two */
-#define MOST_STACKS	131072u		/* 17 MB, touched on use */
+#define LISTS		32768u		/* number of lists of the hash table; a power of two */
+#define MOST_STACKS	131072u		/* entries of the table of stacks: 17 MB, resident as far as used */
 #define LEAST_STACKS	1024u
-#define MARKS		0x6d61726bull	/* a key not used by profiles */
+#define MARKS		0x6d61726bull	/* key of km_stack_take for marks; profiles use another */
 
 struct kmem_record_stack *km_debug_stacks;
-static uint32_t used;			/* number of entries */
+static uint32_t used;			/* entries in use */
 
 /* Head of the list for a hash: the number of the first entry. The heads follow the entries. */
 static uint32_t *list_of(struct kmem_record_stack *stacks, uint64_t hash)
@@ -36,7 +36,7 @@ bool km_debug_stacks_start(void)
 		return true;
 	while (!stacks && (room /= 2) >= LEAST_STACKS) {
 		bytes = km_align_up(room * sizeof(*stacks) + LISTS * sizeof(uint32_t), KM_PAGE_SIZE);
-		/* Under a low RLIMIT_AS the program needs the addresses more. */
+		/* Without a table under a low RLIMIT_AS: the program needs the addresses more. */
 		if (bytes <= km_os_address_limit() / 32)
 			stacks = km_os_map(bytes, KM_PAGE_SIZE);
 	}
@@ -73,8 +73,8 @@ static uint32_t make(struct kmem_record_stack *stacks, uint32_t hash, const uint
 	return number;
 }
 
-/* Look up a stack, or add the stack. Returns: 0 without room. A thread beaten by another checks the winner's entry
- * first. */
+/* Looks up a stack, or adds the stack. Returns: its number; 0 without room. If another thread links an entry first,
+ * this entry is compared before the next attempt. */
 static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 {
 	struct kmem_record_stack *stacks = km_load_acquire(&km_debug_stacks);

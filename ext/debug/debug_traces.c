@@ -18,32 +18,34 @@
 #include "debug.h"
 #include "inspect/stats_print.h"
 
-#define MOST_ROOM	(1u << 14)	/* sites in a table, 80 bytes each; both rooms must be powers of two */
+#define MOST_ROOM	(1u << 14)	/* most and fewest sites in a table, 80 bytes each; powers of two */
 #define LEAST_ROOM	64u
 #define MOST_HALVINGS	16u
 
-/* The live objects of one stack. */
+/* Sums over the allocated objects with one stack. */
 struct site {
 	const struct kmem_record_mark *mark;	/* mark of one object; NULL: unused entry */
-	struct km_page *slab;			/* slab of that object, or a large block */
-	uint64_t hash;				/* of the stack number */
+	struct km_page *slab;			/* first page of this object's slab or large block */
+	uint64_t hash;				/* hash of the stack's number */
 	unsigned long count, bytes;
-	uint64_t least, most, sum;		/* ages in ms */
-	uint32_t first, last;			/* lowest and highest thread ID */
-	bool early;				/* no stack: allocated before the program's start, or after its end */
+	uint64_t least, most, sum;		/* ages of the objects in ms */
+	uint32_t first, last;			/* lowest and highest id of the allocating threads */
+	bool early;				/* allocated before the program's first function, or after its end: no
+						 * stack */
 };
 
 struct sites {
-	struct kmem_cache *cache;	/* NULL: all caches with tracks */
+	struct kmem_cache *cache;	/* cache to list; NULL: all caches with tracks */
 	struct site *table;
 	unsigned room, used;
-	bool too_many;			/* stacks for the table */
-	unsigned halvings;		/* number of low hash bits to compare ... */
-	uint64_t part;			/* ... and their wanted value */
-	struct site *heaviest;		/* heap with room / 4 entries */
+	bool too_many;			/* there are too many stacks for the table */
+	unsigned halvings;		/* a walk counts only stacks whose lowest `halvings` bits of the hash ... */
+	uint64_t part;			/* ... are equal to `part` */
+	struct site *heaviest;		/* the heaviest sites so far: a heap with room / 4 entries, the lightest
+					 * first */
 	unsigned kept;
 	unsigned long total, bytes;
-	unsigned long others, other_sites;	/* omitted objects, and their stacks */
+	unsigned long others, other_sites;	/* objects that are not listed, and the number of their stacks */
 	uint64_t now;
 };
 
@@ -74,7 +76,7 @@ static struct site *site_of(struct sites *sites, struct km_page *slab, const str
 			return site;
 		if (site->mark)
 			continue;
-		/* One quarter stays free, so searches end soon. */
+		/* Keep a quarter of the table free, so that searches end soon. */
 		if (sites->used >= sites->room / 4 * 3)
 			return NULL;
 		sites->used++;
@@ -93,7 +95,7 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
 }
 
-/* Stands for every overwritten or repaired mark, without a stack. */
+/* The mark of all objects with an overwritten or repaired mark; without a stack. */
 static const struct kmem_record_mark no_mark;
 
 static void add(struct sites *sites, struct km_page *slab, const struct kmem_record_mark *mark, size_t bytes)
@@ -122,7 +124,8 @@ static void add(struct sites *sites, struct km_page *slab, const struct kmem_rec
 	site->last = km_max(site->last, track.thread);
 }
 
-/* Tracks of a cache debugged while live are in the shadow caches. */
+/* Returns: whether a listing of `wanted` includes `cache`: a cache debugged at run time has its tracks in debug shadow
+ * caches. */
 static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
 {
 	return !wanted || cache == wanted || cache->ext.shadow_of == wanted;
@@ -153,7 +156,7 @@ static int add_slab(struct km_page *slab, void *arg)
 
 /* ------------------------------------------------------------------ the heaviest */
 
-/* Kernel: a cache's stacks are sorted by number of objects. Leaks are sorted by bytes. */
+/* Returns: the weight of a site: objects in the list of one cache, as in the kernel; bytes in a list of leaks. */
 static unsigned long weight(const struct sites *sites, const struct site *site)
 {
 	return sites->cache ? site->count : site->bytes;
@@ -266,7 +269,7 @@ static size_t bytes_of_room(unsigned room)
 	return (room + room / 4) * sizeof(struct site);
 }
 
-/* Map the largest table the system grants. Returns: false without memory. */
+/* Maps the table of sites, as large as the system allows. Returns: false without memory. */
 static bool begin(struct sites *sites)
 {
 	for (sites->room = MOST_ROOM; sites->room >= LEAST_ROOM; sites->room /= 2) {
@@ -321,7 +324,7 @@ static void print_sites(struct km_writer *writer, const struct sites *sites)
 		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
 }
 
-/* Blocks in mappings of their own have no tracks. */
+/* Prints the bytes of large blocks without tracks: blocks in mappings of their own have none. */
 static void print_untracked(struct km_writer *writer)
 {
 	struct kmem_stats stats;

@@ -23,7 +23,8 @@
 
 /* ------------------------------------------------------------------ in */
 
-/* Takes pieces of KM_BULK_MOST, because an engine holds a lock during a piece, and counts in 32 bits. */
+/* Takes objects from the engine, at most KM_BULK_MOST at once, because the engine holds a lock meanwhile, and counts in
+ * 32 bits. */
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects)
 {
 	while (left) {
@@ -31,7 +32,8 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 		unsigned got = cache->layout.engine->take(cache, request, objects + left - want, want);
 
 		km_debug(got <= want, "an engine returns at most the requested objects");
-		/* take fills from the front: keep the invariant that the end is done. */
+		/* The engine filled the piece from its front: move the objects to the end, where the invariant wants
+		 * them. */
 		if (got < want)
 			__builtin_memmove(objects + left - got, objects + left - want, got * sizeof(*objects));
 		left -= got;
@@ -67,7 +69,7 @@ int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 	unsigned tries = 0;
 
 	km_miss_prepare(cache, &request, NUMA_NO_NODE);
-	/* No sheaf for a named node, because a sheaf may hold objects of other nodes. */
+	/* A request for a named node uses no sheaf, because a sheaf may hold objects of other nodes. */
 	if (km_unlikely(request.node >= 0))
 		refill = km_bulk_take;
 	int entry = km_miss_begin(cache, request.may_wait);
@@ -91,7 +93,8 @@ int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t 
 	return bulk_done(cache, gfp, left, n, objects, true);
 }
 
-/* Replaces guarded objects, as km_plain_alloc. Returns: false after all objects were freed. */
+/* Frees each guarded object in the array, and allocates an unguarded one in its place. Returns: false after a failure;
+ * then all objects are freed. */
 static km_noinline bool unguard(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -137,11 +140,11 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 	return true;
 }
 
-/* Allocates objects that are charged already (fast_path.h). */
+/* Allocates from the charged or mixed sheaf of the CPU; the rest is a miss. */
 km_line_start static km_noinline int bulk_charged(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
 					     void **objects)
 {
-	/* Another thread may be making the charged sheaves: no copy begins before the mask is set. */
+	/* Another thread may be making the charged sheaves: while the mask is 0 they must not be used. */
 	const uint32_t mask = km_load(&cache->memcg.charged.sheaf_mask);
 
 	if (!km_objcg_here || km_unlikely(!mask))
@@ -157,7 +160,8 @@ km_line_start static km_noinline int bulk_charged(struct kmem_cache *cache, gfp_
 	return bulk_miss(cache, gfp, left, n, objects);
 }
 
-/* Fast path for many objects: one copy. A separate function, so that other paths save no registers for the copy. */
+/* Fast path of a bulk allocation: copies objects from the main sheaf by one sequence. A function of its own, so that
+ * other paths save no registers. */
 km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	const size_t left = n - km_rseq_pop_n(&cache->fast.pcs.front.open, cache->fast.pcs.sheaf_mask,
@@ -168,7 +172,7 @@ km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t
 }
 #endif
 
-/* Handles n of 0, or above INT_MAX. */
+/* Handles a bulk allocation of 0 objects, or of more than INT_MAX. */
 km_cold static int bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	km_alloc_check_gfp("kmem_cache_alloc_bulk", gfp, cache->registry.name);
@@ -215,7 +219,8 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
-/* A signal handler inside an engine defers each object (km_miss_defer), in constant space. */
+/* A signal handler that interrupted an engine defers each object by itself (km_miss_defer), because it has little
+ * stack. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {
 	int saved_errno = errno, entry;
@@ -223,7 +228,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 	km_alloc_enter_thread(true);
 	entry = km_miss_begin(cache, true);
 	if (km_unlikely(entry == KM_NO_ENTRY)) {
-		/* The objects have passed the layers down to VALIDATE already. */
+		/* The objects have passed the layers down to VALIDATE, so they must enter BASE. */
 		while (left)
 			km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, objects[--left]);
 		return;
@@ -238,7 +243,7 @@ void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_plain_ops(cache)->free_bulk(cache, n, n, objects);
 }
 
-/* Frees the last objects of the array first. Objects without room in the sheaf are freed by one miss. */
+/* Frees objects[0, n), the last ones first. Objects that do not fit on the CPU's sheaf are freed by one miss. */
 km_line_start void km_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	const size_t all = n;

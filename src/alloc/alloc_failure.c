@@ -47,7 +47,8 @@ void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const cha
 		suffix);
 }
 
-/* Print the line. Lines of a cache at its own limit have a separate limit of the rate (`refusals`). */
+/* Prints the line about a failed allocation, at a limited rate. Refusals by a cache's own limit have a rate limit of
+ * their own (`refusals`). */
 static void tell(const char *name, size_t bytes, gfp_t gfp)
 {
 	static struct km_ratelimit others;

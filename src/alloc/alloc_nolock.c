@@ -20,8 +20,8 @@ static void *refused(int error)
 	return NULL;
 }
 
-/* True if the call may enter the engine. Objects observed one by one, charged objects, objects in separate memory,
- * and objects of caches with address reuse come from the cached objects, or not at all. */
+/* Returns: true if the call may enter the engine. False for objects observed one by one, charged objects, objects in
+ * separate memory, and caches with address reuse: then only a cached object can serve. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !(gfp & __GFP_ACCOUNT) && !km_charges_all(cache) && !km_account_here && !cache->memcg.slab_charge &&
@@ -64,7 +64,7 @@ void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_
 	return object;
 }
 
-/* Kernel: warns about other bits. */
+/* Returns: true if gfp has only bits allowed for a call that never waits. Kernel: warns about other bits. */
 bool km_alloc_is_nolock(gfp_t gfp)
 {
 	return !(gfp & ~(__GFP_ACCOUNT | __GFP_ZERO));

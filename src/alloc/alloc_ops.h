@@ -9,9 +9,9 @@
 
 #include "fast_path.h"
 
-/* Damaged objects in a row, after which the list counts as destroyed and the call fails. */
+/* So many damaged objects in a row make an allocation fail: the freelist counts as destroyed. */
 #define KM_MOST_LOST 1024u
-/* Tries of a per-CPU operation that was interrupted or lost a race, before the loop takes its next step. */
+/* Attempts at a per-CPU operation that was interrupted or lost a race, before the miss takes its next step. */
 #define KM_MISS_TRIES 8
 
 extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km_ops_chain_soft;
@@ -26,18 +26,18 @@ struct km_asked {
 
 /* drain.c. Also protects the words of publish.c and the layers of caches. */
 extern km_hidden struct km_lock km_drain_lock;
-/*
- * sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such layer.
- */
+/* sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such
+ * layer. */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
 /* Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
  * Requires, with may_wait: no lock of a higher rank held. Returns: false if the ops are not `from`, or if the lock is
  * taken and the call may not wait. */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait) km_cold;
-/* Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already. */
+/* Marks an object that does not come from the layer VALIDATE as allocated. Returns: false after a report, if the object
+ * is allocated already. */
 bool km_validated_hand_out(struct kmem_cache *cache, void *object);
-/* Sets up checks of every free for a new cache with a known id (page/alloc_map.h). */
+/* Adds the layer VALIDATE to a new cache, where frees are to be validated. Requires: the cache's id is set. */
 void km_alloc_prove(struct kmem_cache *cache);
 
 km_inline bool km_miss_enter(void)
@@ -48,8 +48,9 @@ km_inline bool km_miss_enter(void)
 	return true;
 }
 
-/* For alloc ops whose misses mostly enter the engine: no note, no km_calls_begin. Returns: false in a signal handler,
- * or with deferred frees pending; km_miss_begin handles both. */
+/* Enters the engine for one short operation. Unlike km_miss_begin notes no miss, and does not count system calls.
+ * Returns: false in a signal handler inside the library, or with deferred frees pending; the caller then uses
+ * km_miss_begin. */
 km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_load(&cache->state.deferred) != NULL) || !km_miss_enter())
@@ -58,7 +59,8 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 	return true;
 }
 
-/* Touches the cache again, because reclaim, which skips untouched caches, may have run since the entry. */
+/* Leaves the engine after km_miss_enter_quick. Touches the cache again, because reclaim may have run since the entry,
+ * and skips untouched caches. */
 km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 {
 	km_debug(km_thread.busy, "signal handlers are kept out inside of an engine");
@@ -67,8 +69,8 @@ km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 	km_busy_end_clear();
 }
 
-/* Enters the engine: notes the miss and finishes deferred frees. Returns: KM_NO_ENTRY in a signal handler inside an
- * engine. rarely: reclaim runs at some calls only. */
+/* km_miss_begin enters the engine: notes the miss and finishes deferred frees. Returns: KM_NO_ENTRY in a signal handler
+ * inside the library. km_miss_end leaves; rarely: only some calls run reclaim. */
 enum km_entry { KM_NO_ENTRY = -1 };
 int km_miss_begin(struct kmem_cache *cache, bool may_wait);
 void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely);
@@ -88,10 +90,10 @@ km_inline void *km_miss_zeroed(const struct kmem_cache *cache, void *object, gfp
 typedef void *km_refill_fn(struct kmem_cache *cache, const struct km_request *request);
 typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 
-/* Refills from the requested node first, then from other nodes unless __GFP_THISNODE is set. */
+/* Allocates one object by `refill` from the requested node, then from other nodes unless gfp has __GFP_THISNODE. */
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
-/* Takes one object from a slab, or frees one to its slab, past the cached objects and by the shortest path. No miss is
- * noted, so the sheaves do not grow. only: 0, or __GFP_THISNODE. NULL: try the next path. */
+/* Takes one object from a slab, or frees one to its slab, without the sheaves. No miss is noted, so the sheaves do not
+ * grow. only: 0, or __GFP_THISNODE. Returns: NULL if there is none. */
 void *km_miss_take(struct kmem_cache *cache, const struct km_request *request, gfp_t only);
 void km_miss_give_past(struct kmem_cache *cache, void *object);
 
@@ -116,7 +118,8 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 /* Defers a free that may not enter the engine: links the object to cache->state.deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
-/* Frees one object to the engine. The free may wait, unless the call around it may not (km_thread.no_calls). */
+/* Enters the engine to free one object by `spill`; in a signal handler inside the library defers the free instead. The
+ * free may wait, unless the call around it may not (km_thread.no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);
@@ -130,7 +133,7 @@ km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn
 }
 
 /* ---- bulk: objects[0, left) of n are still to be allocated or freed; the rest is done. */
-#define KM_BULK_MOST ((size_t)4096)	/* objects in one call of an engine */
+#define KM_BULK_MOST ((size_t)4096)	/* most objects in one call of an engine */
 typedef size_t km_bulk_refill_fn(struct kmem_cache *cache, const struct km_request *request, size_t left,
 				 void **objects);
 typedef void km_bulk_spill_fn(struct kmem_cache *cache, size_t left, void **objects);
@@ -149,13 +152,13 @@ km_inline bool km_bulk_is_odd(gfp_t gfp)
 }
 int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
-/* Frees objects that came from the engine and never passed the layers VALIDATE and OBSERVE. Bypasses these layers. */
+/* Frees objects that came from the engine and have not passed the layers VALIDATE and OBSERVE, without these layers. */
 km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, n, n, objects);
 }
 
-/* The ops below the layer CHARGE: uncharged objects. */
+/* Returns: the ops below the layer CHARGE, which serve uncharged objects. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
 {
 	return km_layer(cache, KM_LAYER_CHARGE + 1);
@@ -163,7 +166,7 @@ km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache
 
 /* ---- drain.c, publish.c, resize.c. Context: km_drain_lock held, or the cache is not visible to other threads. */
 
-/* Some CPUs; NULL in place of a list: all online CPUs. */
+/* A list of CPUs. A NULL pointer to a list means all online CPUs. */
 struct km_cpu_list {
 	const uint16_t *cpus;
 	size_t count;
@@ -172,12 +175,12 @@ struct km_cpu_list {
 /* Calls `take` for each online CPU of the list. */
 void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from, const void *arg,
 		       void (*take)(struct kmem_cache *cache, unsigned cpu, const void *arg));
-/* Close and open the cache's sheaves, without the fence. Each ends with km_alloc_show. */
+/* Close or open the cache's per-CPU sheaves, and publish this (km_alloc_show); the caller makes the fence. */
 void km_alloc_close_pcs(struct kmem_cache *cache);
 void km_alloc_open_pcs(struct kmem_cache *cache);
-/* Writes all words that the fast path reads, from the open sheaves. */
+/* Computes and stores all words of the cache that the fast path reads (publish.c). */
 void km_alloc_show(struct kmem_cache *cache);
-/* Writes the cache's entries of a table of sizes: the cache's id if open, else none. */
+/* Stores the cache's id, or 0 if not `open`, into the cache's entries of a table of sizes. */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open);
 
 /* ---- The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
@@ -191,7 +194,8 @@ void km_free_by_cid(struct kmem_cache *cache, void *object);
 #define km_free_by_cid km_array_free
 #endif
 
-/* Finish a freelist's pop and push: count the event, report misuse, or serve the whole request. */
+/* km_chain_popped counts a pop. km_chain_pushed ends a push: counts it, reports misuse, or serves the free by the slow
+ * path. */
 void *km_chain_popped(struct kmem_cache *cache, void *object);
 void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed);
 

@@ -14,7 +14,8 @@ km_inline void *pop(struct kmem_cache *cache)
 	return kmem_pcs_pop(&cache->fast.pcs.front.open, km_percpu.base, km_cid_rseq);
 }
 
-/* Opens the gate if only km_cid_rseq was shut, as by a command that ended between two stores. No other miss looks. */
+/* Allocates after a miss. Opens the fast-path gate if only km_cid_rseq was shut, as by a command that ended between its
+ * two stores: no other miss looks at km_cid_rseq. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_way_is_shut(km_load(&km_cid_rseq)))
@@ -33,7 +34,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 {
 	void *object = NULL;
 
-	/* One branch for gfp and node. */
+	/* One branch tests gfp and node together. */
 	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE)))) {
 		object = pop(cache);
 		return km_likely(object) ? object : alloc_missed(cache, gfp, NUMA_NO_NODE);
@@ -43,7 +44,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 	return object ? km_cleared(cache, object) : alloc_missed(cache, gfp, node);
 }
 
-/* NULL is misuse, reported by km_array_free. */
+/* Frees an object by concurrency id. NULL is misuse, which km_array_free reports. */
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&

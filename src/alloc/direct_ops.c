@@ -49,7 +49,8 @@ static void none_free(struct kmem_cache *cache, void *object)
 	km_miss_leave_quick(cache);
 }
 
-/* Frees a block by size. A block refused by the engine stays unchanged; the caller finds the misuse and reports. */
+/* Frees a block of kmalloc's single cache by the shortest path. Returns: false if not possible, or if the engine
+ * refuses the block; then nothing has changed, and the caller reports the misuse. */
 bool km_free_sized(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !km_miss_enter_quick(cache))
@@ -59,7 +60,8 @@ bool km_free_sized(struct kmem_cache *cache, void *object)
 	return km_likely(what == KM_NO_MISUSE);
 }
 
-/* Returns the number of objects taken. The caller gets the rest by the full slow path, or not at all. */
+/* Takes up to `want` objects from the engine by the shortest path. Returns: their number; the caller gets the rest by
+ * the slow path. */
 unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))

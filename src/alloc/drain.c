@@ -45,7 +45,7 @@ void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from,
 			take(cache, from->cpus[i], arg);
 }
 
-/* Gives whole sheaves to the engine, which keeps or empties them. */
+/* Takes a CPU's main and spare sheaf, and gives both to the engine, which keeps or empties them. */
 static void collect_from(struct kmem_cache *cache, unsigned cpu, const void *unused km_unused)
 {
 	void **sheaf[2];
@@ -61,14 +61,15 @@ static void collect(struct kmem_cache *cache, const struct km_cpu_list *from)
 	km_alloc_each_cpu(cache, from, NULL, collect_from);
 }
 
-/* Trims the sheaves of an engine with its own pace. The rest of a sheaf returns to the CPU, if the place is free. */
+/* Trims the sheaves on all CPUs, for engines with a trim() of their own (slab). The remaining sheaf returns to its CPU,
+ * unless the CPU has another sheaf by now. */
 static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
 		void **sheaf, **spare;
 
 		km_pcs_take_cpu(&cache->fast.pcs, cpu, &sheaf, &spare);
-		/* Such an engine has one sheaf on a CPU; a race left the spare. */
+		/* Such an engine has no spare; a race has left one. */
 		if (spare)
 			cache->layout.engine->array.retire(cache, spare);
 		if (sheaf)
@@ -118,7 +119,7 @@ static bool lies_on(const struct km_pcs *pcs, const struct km_cpu_list *places)
 	return false;
 }
 
-/* No lock: reclaim asks this of many caches, and a wrong answer only costs or delays a drain. */
+/* Reads without a lock: a wrong answer only costs or delays a drain. */
 bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct km_cpu_list these = { cpus, cpu_count };
@@ -138,7 +139,7 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	do_closed(caches, count, false, collect, &left);
 }
 
-/* Takes the objects on this CPU without a fence, by the per-CPU operations for bulk, one sheaf at a time. */
+/* Takes the objects on this CPU without a fence: pops up to a sheaf at a time. */
 static void collect_own(struct kmem_cache *cache)
 {
 	enum { SOME = 64 };
@@ -161,7 +162,7 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 	if (km_has_accounting())
 		km_charge_ops->drain(caches, count, unused, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
-	/* The system refused the fence, and may refuse all later fences. */
+	/* Without a fence take at least this CPU's objects. */
 	if (!drained && !unused)
 		for (size_t i = 0; i < count; i++)
 			collect_own(caches[i]);
@@ -204,7 +205,7 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 	}
 	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs),
 		 "per-CPU sheaves are closed before their words are freed");
-	/* No sequence may hold an offset when another cache gets the word. */
+	/* The fence ends each sequence that has read the offset: only then another cache may get the words. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {
 		struct kmem_cache *cache = caches[i];
@@ -212,7 +213,7 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 
 		if (fenced && cache->memcg.charged.slot)
 			km_charge_ops->release(cache);
-		/* Objects that a signal handler freed to the sheaves since the drain. */
+		/* Take the objects that a signal handler freed to the sheaves since the drain. */
 		if (slot)
 			collect(cache, NULL);
 		if (fenced && slot != cache->state.word)

@@ -23,7 +23,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return object;
-	/* The thread has named an objcg. km_charged_alloc misses if the cache is uncharged. */
+	/* This thread has an objcg: try the charged sheaf. km_charged_alloc misses if the cache is uncharged. */
 	if (km_objcg_here)
 		return km_charged_alloc(cache, gfp, km_objcg_here, rseq);
 	if (gfp & __GFP_ZERO)
@@ -32,7 +32,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_miss(cache, gfp);
 }
 
-/* Same fast path as kmem_cache_alloc, then zeroing. __GFP_ZERO does not change the choice of the object. */
+/* Allocates as kmem_cache_alloc, and zeroes the object. */
 km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ

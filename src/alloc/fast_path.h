@@ -41,7 +41,7 @@
 /* Gives the thread a CPU if the thread's area was not online yet and can be now. */
 void km_alloc_new_cpu(bool may_wait) km_cold;
 
-/* Begins each miss. may_wait: system calls are allowed. */
+/* Begins each miss: gives the thread a CPU with an online area. may_wait: system calls are allowed. */
 km_inline void km_alloc_enter_thread(bool may_wait)
 {
 	km_thread_enter();
@@ -63,9 +63,10 @@ extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gf
  * attached to an allocation probe (tracer.h), or a profile is taken (alloc/profile_record.h). */
 enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
 extern km_hidden uint32_t km_alloc_probing;
-/* The hooks of caches without other hooks while km_alloc_probing is set: the ops of observers run the probes. */
+/* Hooks of a cache that has no other hooks while km_alloc_probing is set: so the cache has the layer OBSERVE, whose ops
+ * run the probes. */
 extern km_hidden const struct km_hooks km_probe_hooks;
-/* Note the return address of the current kmalloc or malloc call on the slow path. The probe takes the address. */
+/* Notes the return address of the current kmalloc or malloc call for the probe; called on the slow path. */
 km_inline void km_alloc_note_site(uintptr_t site)
 {
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
@@ -78,13 +79,13 @@ km_inline uintptr_t km_alloc_take_site(uintptr_t own)
 	km_thread.site = 0;
 	return site;
 }
-/* Tries to free memory after the cache got no slab. Returns: true if another try is worthwhile. */
+/* Tries to free memory after the engine got no slab. Returns: true if another try is worthwhile. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries);
-/* Calls km_charge_ops->begin in an allocation. Returns: false if the thread has no objcg, or is busy (a signal
- * handler), because begin would wait. */
+/* Adds the layer CHARGE in an allocation with __GFP_ACCOUNT. Returns: false if the thread has no objcg, or is busy (a
+ * signal handler), because the step may wait. */
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
-/* Tick for paths that enter the engine often and for little work: every 64th call. */
+/* km_alloc_tick_rarely: the tick of paths that enter the engine often: runs at every 64th call. */
 void km_alloc_tick_now(void);
 km_inline void km_alloc_tick_rarely(void)
 {
@@ -92,7 +93,7 @@ km_inline void km_alloc_tick_rarely(void)
 		km_alloc_tick_now();
 }
 
-/* Handles __GFP_ZERO for a cache with a constructor, where zeroing is not possible. Returns: the object. */
+/* Warns, once, that __GFP_ZERO is ignored for a cache with a constructor. Returns: the object. */
 void *km_constructed(const struct kmem_cache *cache, void *object) km_cold;
 /* Zeroes an allocated object for __GFP_ZERO. Returns: the object. */
 km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
@@ -109,10 +110,11 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
  * object is first charged, and when the cache is destroyed (layers.c). */
 struct km_alloc_ops {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
-	/* For kmalloc, where one cache of the engine serves all sizes; 0 < bytes < a page. Else NULL. */
+	/* Allocates a block of `bytes` bytes, less than a page, where one cache of the engine serves all sizes of
+	 * kmalloc. Else NULL. */
 	void *(*alloc_sized)(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 	void (*free)(struct kmem_cache *cache, void *object);
-	/* Frees the object to its slab, past the cached objects. NULL: `free` does so, or no other way exists. */
+	/* Frees the object to its slab, without the sheaves. NULL: `free` does so, or the engine has no such way. */
 	void (*free_past)(struct kmem_cache *cache, void *object);
 	/* Fill objects[0, left); objects[left, n) are filled already. Returns n, or 0 with no object kept. */
 	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
@@ -123,7 +125,7 @@ struct km_alloc_ops {
 	 * not possible now. Both are NULL where the engine cannot free slab by slab. */
 	bool (*give)(struct kmem_cache *cache, size_t n, void **objects);
 	size_t (*give_last)(struct kmem_cache *cache, size_t n, void **objects);
-	/* Objects may enter and leave the cache's per-CPU sheaves on the fast path, without these ops. */
+	/* The fast path may use the cache's per-CPU sheaves while these ops are the top layer. */
 	bool pcs;
 	/* For charged objects, else NULL. recharge: transfers an object from the mixed sheaves to the objcg; *word
 	 * names the objcg charged now (word NULL: not looked up yet). recharge_bulk: the same for objects[0, n);
@@ -174,29 +176,31 @@ km_inline bool km_ops_charges(const struct km_alloc_ops *ops)
 {
 	return ops->recharge != NULL;
 }
-/* The ops of a layer, or of the next layer below that the cache has. Acquire pairs with km_layer_set_locked. */
+/* Returns: the ops of a layer; if the cache does not have the layer, of the next layer below. Acquire pairs with
+ * km_layer_set_locked. */
 km_inline const struct km_alloc_ops *km_layer(const struct kmem_cache *cache, enum km_layer layer)
 {
 	return km_load_acquire(&cache->layers[layer]);
 }
-/* The ops to which a layer passes requests on. */
+/* Returns: the ops to which a layer passes requests on. */
 km_inline const struct km_alloc_ops *km_layer_below(const struct kmem_cache *cache, enum km_layer layer)
 {
 	return km_load(&cache->layers[layer + 1]);
 }
-/* The top of the cache's layers. */
+/* Returns: the ops of the cache's top layer. */
 km_inline const struct km_alloc_ops *km_alloc_ops(const struct kmem_cache *cache)
 {
 	return km_layer(cache, (enum km_layer)0);
 }
-/* Returns the ops that serve a request. The first with __GFP_ACCOUNT adds the layer CHARGE to the cache for good. */
+/* Returns the ops that serve a request. The first request with __GFP_ACCOUNT adds the layer CHARGE to the cache for
+ * good. */
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp);
 km_inline const struct km_alloc_ops *km_ops_for(struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_likely(!(gfp & __GFP_ACCOUNT)) ? km_alloc_ops(cache) : km_ops_for_account(cache, gfp);
 }
 
-/* layers.c. Chooses again every layer that depends on the state of the cache alone. */
+/* layers.c. Chooses anew each layer of a cache that a function of km_layer_fn decides. */
 void km_layers_choose(struct kmem_cache *cache) km_cold;
 /* Sets or replaces one layer of a cache; NULL removes the layer. _locked: the caller holds km_drain_lock. */
 void km_layer_set(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
@@ -209,10 +213,10 @@ bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;
 /* Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
  * object of a shadow cache may be allocated, the layer SHADOW finds the cache of each object, and this cache's sheaves
  * are closed to the fast path. */
-#define KM_SHADOWS_MOST 64u		/* per cache: no two shadow caches have the same flags */
+#define KM_SHADOWS_MOST 64u		/* shadow caches of one cache: no two have the same flags */
 struct km_shadows {
-	struct kmem_cache *first;	/* list by next_shadow; shadow caches live as long as the cache */
-	struct kmem_cache *serving;	/* shadow cache of new objects while bit 0 of `calls` is set */
+	struct kmem_cache *first;	/* shadow caches, linked by next_shadow; they live as long as the cache */
+	struct kmem_cache *serving;	/* the shadow cache that serves allocations while bit 0 of `calls` is set */
 	uint32_t calls;			/* bit 0: a shadow cache serves; plus 2 for each call in progress */
 	bool out;			/* an object of a shadow cache may be allocated; the cache has layer SHADOW */
 };
@@ -236,10 +240,11 @@ km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 
 /* Sets the observers of each object from now on; NULL: no observers. */
 void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
-void km_alloc_bury(struct kmem_cache *cache) km_cold;	/* destroyed cache: each later call is misuse */
+void km_alloc_bury(struct kmem_cache *cache) km_cold;	/* Marks a destroyed cache: each later call with it is reported
+							 * as misuse. */
 
-/* sampled_ops.c. The cache's next eligible object comes from the pool of guarded objects; false: not for this cache, or
- * not now. km_alloc_see_frees: from now on every free of the cache takes the slow path. */
+/* sampled_ops.c. km_alloc_sample: the cache's next suitable object shall be a guarded object. Returns: false if not
+ * possible for this cache now. km_alloc_see_frees: from now on every free of the cache takes the slow path. */
 bool km_alloc_sample(struct kmem_cache *cache) km_cold;
 void km_alloc_see_frees(struct kmem_cache *cache) km_cold;
 /* Entry points that know the requested bytes and note them on the slow path: kmalloc, malloc. Misses of more than
@@ -249,15 +254,16 @@ extern km_hidden struct km_direct { size_t most[KM_DOORS], usual[KM_DOORS]; } km
 void km_alloc_want_sizes(bool wanted) km_cold;
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 
-/* Misses. Same results and failures as the public functions. */
+/* Serve a miss of the public function; results and failures are the public function's. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
-void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* after km_charged_alloc missed */
+void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* Allocates after km_charged_alloc has missed. */
 void km_free_miss(struct kmem_cache *cache, void *object);
-/* Same for km_ops_chain; all its fast paths come this way. */
+/* Ops of caches with a freelist by CPU: their fast path is in slow_path.c, so each call comes to km_alloc_miss or
+ * km_free_miss. */
 extern km_hidden const struct km_alloc_ops km_ops_chain;
 void km_free_chained(struct kmem_cache *cache, void *object);
-/* Misses without the layer CHARGE: uncharged objects. */
+/* Allocate and free uncharged objects, below the layer CHARGE. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
@@ -283,10 +289,10 @@ km_inline void km_alloc_touch(struct kmem_cache *cache)
 		km_alloc_set_ready(cache, true);
 }
 
-/* Installs a sheaf on the CPU. The displaced sheaf, or the sheaf itself, goes to the engine. */
+/* Makes a sheaf the CPU's main sheaf. A displaced spare, or after failures the sheaf itself, goes to the engine. */
 void km_alloc_install(struct kmem_cache *cache, void **sheaf);
-/* True if the engine has one sheaf on a CPU, not two. A race may have left a spare of another limit; objects never
- * move between the two sheaves. */
+/* Returns: true if the engine has one sheaf on a CPU, not two. A race may have left a spare made under another limit;
+ * then objects are not moved between the two. */
 km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 {
 	return cache->layout.engine->array.lone;
@@ -302,7 +308,7 @@ km_inline void km_alloc_look(struct kmem_cache *cache, bool may_wait)
 		km_alloc_note_request(cache, may_wait);
 }
 
-/* Counts a fast path of an array engine for KMEM_OPTIONS=stats:1. The public sheaves are closed then. */
+/* Counts hits served by the slow path with KMEM_OPTIONS=stats:1, which closes the public sheaves. */
 km_inline void km_alloc_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
 {
 	if (km_unlikely(km_layout_options.count_events) && cache->layout.engine->hit)
@@ -323,12 +329,13 @@ km_inline bool km_alloc_any_node(int id, gfp_t *gfp)
 	return true;
 }
 
-/* Adds the points of a miss. Enough points make the sheaves larger. */
-#define KM_MISS_POINTS	8u	/* the miss entered the engine */
-#define KM_SWAP_POINTS	1u	/* the miss swapped main and spare */
+/* Adds points for a miss to the cache. With enough points the sheaves become larger. */
+#define KM_MISS_POINTS	8u	/* points of a miss that entered the engine */
+#define KM_SWAP_POINTS	1u	/* points of a miss that swapped main and spare */
 void km_alloc_note(struct kmem_cache *cache, unsigned points);
 
-/* Bulk over one cache; objects are valid and not NULL. Returns n, or 0. */
+/* Allocate and free many objects of one cache. Objects to be freed must be valid and not NULL. km_alloc_bulk returns n,
+ * or 0. */
 int km_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 
@@ -336,18 +343,19 @@ void km_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 void km_alloc_finish_deferred(struct kmem_cache *cache);
 /* Drains the cache: returns all cached objects and deferred frees to the engine. */
 void km_alloc_drain(struct kmem_cache *cache);
-/* Same for several caches with one fence. Returns: false if the system refused the fence and objects remain cached;
- * the result does not cover charged sheaves. */
+/* Drains several caches with one fence. Returns: false if the system refused the fence and objects remain cached; the
+ * result does not cover charged sheaves. */
 bool km_alloc_drain_all(struct kmem_cache **caches, size_t count);
-/* Same for caches without users, before they are destroyed. Takes all objects, with or without a fence. */
+/* Drains caches that no thread uses, before they are destroyed. Takes all objects, with or without a fence. */
 void km_alloc_drain_unused(struct kmem_cache **caches, size_t count);
-/* Drains these CPUs only, where threads have run and run no more: one fence, two if charged objects are there. */
+/* Drains these CPUs only, on which threads have run and run no more: one fence; a second if there are charged
+ * objects. */
 void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count);
-/* Returns true if the cache has cached objects on one of these CPUs. A hint. */
+/* Returns true if the cache has cached objects on one of these CPUs. The answer is a hint. */
 bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count);
-/* For each CPU: looks of reclaim since a miss entered an engine there. Misses store 0; reclaim counts. */
+/* For each CPU the number of reclaims since a miss entered an engine there: a miss stores 0. */
 extern km_hidden uint8_t km_alloc_looks[KM_MAX_CPUS];
-/* Lets engines with their own reclaim timer trim the sheaves of all CPUs, with one fence. */
+/* Trims the sheaves on all CPUs, with one fence, for engines with a trim() of their own (slab). */
 void km_alloc_trim_all(struct kmem_cache **caches, size_t count);
 /* Sets up the per-CPU sheaves of a new cache. Requires: hooks, engine and capacity are set. */
 void km_alloc_open(struct kmem_cache *cache);
@@ -355,9 +363,10 @@ void km_alloc_open(struct kmem_cache *cache);
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity);
 /* Sets the sheaf capacity to exactly `limit` objects. Sheaves on CPUs change at their next miss. */
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit);
-/* Drains and removes the per-CPU sheaves of dying caches. Returns: false if sequences may still use their words. */
+/* Drains and removes the per-CPU sheaves of caches about to be destroyed. Returns: false if sequences may still use
+ * their words, because no fence was possible. */
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count);
-/* gfp bits that rule out an object of the charged sheaves. */
+/* Bits of gfp with which a request cannot be served by an object of the charged sheaves. */
 #define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
 void km_alloc_fork(bool before, bool child);
 size_t km_alloc_pcs_objects(const struct kmem_cache *cache);
@@ -374,9 +383,9 @@ km_inline void km_alloc_check_gfp(const char *function, gfp_t gfp, const char *c
 
 /* Reports a failed allocation. Returns NULL with errno = error. With __GFP_NOFAIL the process ends. */
 void *km_alloc_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
-/* True if a failed request with these bits prints a line. */
+/* Returns: true if a failed request with these gfp bits prints a line. */
 bool km_gfp_tells(gfp_t gfp) km_cold;
-/* Print the line, with the caller's reason. */
+/* Prints the line about a failed request, with the caller's reason. */
 void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix) km_cold;
 
 /* alloc_nolock.c: allocates without waiting; bytes not 0: by size. Returns: NULL with ENOMEM on failure.
@@ -427,10 +436,10 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 	void *object;
 	uint64_t *word;
 
-	/* slub and slob miss at each call. Without an objcg the sequence would be tried in vain. */
+	/* Without an objcg the pop of an owned sheaf always misses. */
 	if (!objcg)
 		return km_charged_miss(cache, gfp);
-	/* A plain load, not km_load: the compiler makes one instruction. */
+	/* A plain load, so that the compiler makes one instruction of load and test. */
 	if (km_likely(!(gfp & cache->memcg.charged_odd))) {
 		object = km_rseq_owned_pop(&cache->memcg.charged.front.open, cache->fast.pcs.front.percpu, rseq,
 					   (uintptr_t)objcg);
@@ -449,7 +458,7 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 #endif
 }
 
-/* km_charged_alloc, then zeroing. */
+/* Allocates as km_charged_alloc, and zeroes the object. */
 km_inline void *km_charged_zalloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 	void *object = km_charged_alloc(cache, gfp & ~__GFP_ZERO, objcg, rseq);
@@ -468,7 +477,7 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 #endif
 }
 
-/* Same from a table of this file, declared km_ids_near: km_alloc_IDS(step). */
+/* km_alloc_IDS(step) allocates as km_alloc_id does, from a table IDS of the same file, declared km_ids_near. */
 #ifndef KMEM_HAVE_RSEQ
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids) km_inline void *km_rseq_pop_##ids(size_t step km_unused) { return NULL; }
@@ -484,8 +493,8 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
-/* Same for a table of charged caches: km_alloc_owned_IDS(step, objcg, &own). *own: true if the object is charged to
- * the objcg; else the object may be charged to another objcg. */
+/* km_alloc_owned_IDS(step, objcg, &own) allocates from a table IDS of charged caches. *own: true if the object is
+ * charged to the objcg; else the object may be charged to another objcg. */
 #define KM_ALLOC_OWNED_NEAR(ids)                                                                   \
 	KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
 	km_inline void *km_alloc_owned_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
@@ -493,7 +502,7 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 		return km_rseq_pop_owned_##ids(step, (uintptr_t)objcg, own);                       \
 	}
 
-/* Frees an object of the cache with this id. */
+/* Frees an object of the cache with this id, without a check of the address. */
 km_inline void km_free_of(uintptr_t id, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -503,7 +512,7 @@ km_inline void km_free_of(uintptr_t id, void *object)
 	km_free_miss(km_hot.caches[id], object);
 }
 
-/* The fast path of km_free_any alone. Returns: false if nothing was done, for any reason. */
+/* Frees an object of any cache by the fast path alone. Returns: false if nothing was done, for any reason. */
 km_inline bool km_alloc_push_any(void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -526,7 +535,7 @@ km_inline bool km_free_any(void *object)
 
 	if (km_likely(km_rseq_push_any(object, &id)))
 		return true;
-	/* A second load of the cache, so that the fast path keeps no register for the cache. */
+	/* Loads the cache again, so that the fast path before needs no register for the cache. */
 	struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 	if (km_unlikely(!cache))
 		return false;

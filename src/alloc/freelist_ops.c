@@ -20,14 +20,15 @@
 #include "percpu/cpu_freelist_hit.h"
 #include "alloc_ops.h"
 
-/* Counts a pop, with KMEM_OPTIONS=stats:1. */
+/* Counts a pop in the cache's events, with KMEM_OPTIONS=stats:1. */
 km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
 {
 	cache->layout.engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
 	return object;
 }
 
-/* Allocates one object. The engine serves a named node, and requests with charging. */
+/* Allocates one object from the CPU's freelist; requests for a named node, and requests with charging, go to the
+ * engine. */
 static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
@@ -43,7 +44,7 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
 }
 
-/* Frees an object to the engine: every free to another slab than the CPU's. */
+/* Frees an object to the engine: an object of another slab than the CPU's. */
 static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
 {
 	bool entered = km_child_enter(cache);
@@ -65,7 +66,7 @@ km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km
 	else if (pushed == KM_CHAIN_TWICE && object)
 		km_miss_free_twice(cache, object);
 	else if (pushed == KM_CHAIN_TWICE)
-		km_miss_free_null(cache);	/* on a CPU with no slab */
+		km_miss_free_null(cache);	/* NULL equals the empty freelist of a CPU without a slab */
 	else
 		cache->layout.engine->hit(cache, KMEM_FREE_FASTPATH, 1);
 }
@@ -73,7 +74,7 @@ km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km
 static void chain_free(struct kmem_cache *cache, void *object)
 {
 	if (km_hits_by_cpu() || km_unlikely(!object)) {
-		/* On the fast path by CPU the push was tried already, except for child caches with counted events. */
+		/* With the fast path by CPU the push was tried before, except for child caches with counted events. */
 		if (cache->memcg.child_of && km_layout_options.count_events)
 			km_free_chained(cache, object);
 		else
@@ -99,7 +100,8 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 		cache->layout.engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
 		return (int)n;
-	/* The popped objects stay in front. Objects behind [0, left) are freed with the rest if memory runs out. */
+	/* The popped objects stay at the front of the array, where the engine's objects follow. If memory runs out, the
+	 * objects done before are freed with them. */
 	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
 		return (int)n;
 	km_errno_scope(error);
@@ -108,7 +110,7 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 	return 0;
 }
 
-/* Enters the engine for a free slab by slab. Never for charged caches, because their ops have no `give`. */
+/* Enters the engine for frees slab by slab. Never for charged caches, whose ops have no `give`. */
 km_inline bool enter(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_thread.busy))
@@ -150,7 +152,7 @@ static void chain_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_un
 		km_bulk_spill(cache, n, objects, km_bulk_give);
 }
 
-/* Ops of caches with the fast path in slow_path.c, and of caches without. */
+/* km_ops_chain: for caches whose fast path slow_path.c tries first. km_ops_chain_soft: for all others. */
 const struct km_alloc_ops km_ops_chain = {
 	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
 	.give = chain_give, .give_last = chain_give_last,

@@ -16,7 +16,7 @@
 #include "os/secret.h"
 
 #define MOST_PLACES	64u
-#define MOST_BYTES	((size_t)64 << 10)	/* bytes in quarantine for one cache; at least 4 places */
+#define MOST_BYTES	((size_t)64 << 10)	/* bytes in quarantine for one cache; but at least 4 places */
 #define LEAST_PLACES	4u
 
 struct km_quarantine {
@@ -73,7 +73,7 @@ void km_parts_comes(struct kmem_cache *cache, void *object)
 		*canary_at(cache, object) = canary_of(canary_at(cache, object));
 }
 
-/* Checks that no user wrote to a zeroed, freed object. */
+/* Reports an object that leaves the quarantine if a user wrote to it after its free: its wiped bytes must be zeros. */
 static void check_zeros(const struct kmem_cache *cache, const void *object)
 {
 	const uint64_t *word = object;

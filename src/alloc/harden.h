@@ -8,14 +8,15 @@
 
 #include "slab/engine.h"
 
-/* Set up the parts of a new cache, and end them. A part without memory is left out. */
+/* Set up hardening of a new cache, and end it. A part (canary, quarantine) is left out if there is no memory. */
 void km_parts_begin(struct kmem_cache *cache);
 void km_parts_end(struct kmem_cache *cache);
 /* Prepares an object for its user: zeros, canary. */
 void km_parts_comes(struct kmem_cache *cache, void *object);
 /* Checks and wipes a freed object. Returns: the object to free now, from the quarantine or the same; NULL: none. */
 void *km_parts_goes(struct kmem_cache *cache, void *object);
-/* Frees all objects in quarantine. Requires: km_thread.busy is set. km_parts_waiting: their number, a hint. */
+/* km_parts_flush frees all objects in quarantine. Requires: km_thread.busy is set. km_parts_waiting returns their
+ * number, a hint. */
 void km_parts_flush(struct kmem_cache *cache);
 size_t km_parts_waiting(const struct kmem_cache *cache);
 

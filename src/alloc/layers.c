@@ -55,7 +55,7 @@ bool km_layer_register(enum km_layer layer, km_layer_fn *choose)
 	km_layer_fn *none = NULL;
 
 	km_debug(layer < KM_LAYERS && choose, "a layer is in the order of layers");
-	/* Release pairs with km_layers_choose: what `choose` reads is there. */
+	/* Release pairs with km_layers_choose: data that `choose` reads are visible. */
 	return layer != KM_LAYER_SHADOW && !of_core[layer] && km_cas_release(&registered[layer], &none, choose);
 }
 

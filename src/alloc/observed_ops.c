@@ -76,7 +76,8 @@ void km_alloc_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-/* Allocates an object and shows it to the hooks. Zeroes last, because the object must not be touched before. */
+/* Allocates an object from the layer below and calls the observers. Zeroes after that, because a debug check wants to
+ * see the object untouched. */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_OBSERVE);
@@ -133,7 +134,7 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 	else
 		km_tracer_ops->cache_alloc(site, object, cache->registry.name, bytes,
 					   cache->layout.size, gfp, node, accounted);
-	/* kmalloc and new tell the tracer; a request for a block of kmalloc may come from the tracer's own malloc. */
+	/* Requests of kmalloc and new tell the tracer themselves. */
 	if (!(cache->layout.flags & SLAB_KMALLOC))
 		km_tracer_comes(object, bytes);
 	return object;
@@ -160,13 +161,13 @@ static bool valid(struct kmem_cache *cache, void *object)
 {
 	int index;
 
-	/* The observer of a debugged cache finds the slab, and asks the engine where necessary. */
+	/* A cache under slab debugging: the observer itself finds the slab and checks the object. */
 	if (km_is_debugged(cache))
 		return true;
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 	if (!slab)
 		return false;
-	/* is_taken may lock, so not in a handler inside an engine; the engine's give checks again there. */
+	/* is_taken may lock, so a signal handler inside an engine skips it; the engine's give checks again. */
 	if (!km_miss_enter())
 		return true;
 	bool taken = cache->layout.engine->is_taken(cache, slab, (unsigned)index);
@@ -190,7 +191,7 @@ km_cold static void probed_free(const struct kmem_cache *cache, const void *obje
 	km_tracer_goes(object);
 }
 
-/* Shows a free to all observers. Returns: false if the free must not continue. */
+/* Calls the observers of a free. Returns: false if the object must not be freed. */
 km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
@@ -222,13 +223,14 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
 		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
 }
 
-/* With hooks each object is shown alone. A check concerns frees, so allocations go to the layer below. */
+/* With hooks allocates each object by itself. Without hooks only frees are checked, so the request goes to the layer
+ * below. */
 static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->ext.hooks)) {
 		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
 			return 0;
-		/* malloc has no bulk calls, so the array belongs to kmalloc. */
+		/* A tracer learns of these objects as kmalloc's: malloc has no bulk calls. */
 		for (size_t i = 0; km_load(&km_alloc_probing) && cache->layout.flags & SLAB_KMALLOC && i < n; i++)
 			km_tracer_comes(objects[i], cache->layout.object_size);
 		return (int)n;
@@ -271,7 +273,7 @@ static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return object;
 }
 
-/* Frees an object that may be a sample. */
+/* Frees an object that may be a sample of the profile. */
 static km_noinline void profiled_goes(struct kmem_cache *cache, void *object)
 {
 	km_profile_ops->goes(object);

@@ -34,7 +34,7 @@ struct array_sheaf {
 };
 _Static_assert(sizeof(struct array_sheaf) == 24, "is told from a block by its address");
 
-#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* as kmalloc's maximum in the kernel */
+#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* most bytes of an array: the kernel's maximum of kmalloc */
 
 km_inline bool is_sheaf(const struct slab_sheaf *sheaf)
 {
@@ -111,7 +111,8 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ blocks; km_thread.busy is set */
 
-/* True if the cache has sheaves to hand out. False: no sheaves, sheaves with a pad, or each object must be seen. */
+/* Returns: true if the caller may get a sheaf of the cache. False: the cache has no sheaves, its sheaves have a pad, or
+ * a layer must see each object. */
 static bool has_sheaves(const struct kmem_cache *cache)
 {
 	return cache->fast.pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
@@ -141,7 +142,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return top - got;
 }
 
-/* Same as fill; while there are fewer than n objects, drains other caches and tries again. */
+/* Fills a sheaf as fill() does; while it has fewer than n objects, drains other caches and tries again. */
 static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	km_calls_scope(was, request->may_wait);
@@ -156,7 +157,8 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	return top;
 }
 
-/* Takes a sheaf with n objects. If n is above the capacity, the next new sheaf has room for n. */
+/* Takes a sheaf from the CPU or the engine, with n objects. If n is above the sheaves' capacity, enlarges the capacity
+ * for later sheaves. */
 static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
 	void **top = km_pcs_take_spare(&cache->fast.pcs);
@@ -167,7 +169,7 @@ static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct k
 	}
 	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
 	km_alloc_note(cache, KM_MISS_POINTS);
-	/* A sheaf should hold one request. */
+	/* Make the sheaves large enough for one such request. */
 	if (n > km_mask_capacity(km_alloc_mask(cache)))
 		km_alloc_resize(cache, (unsigned)n);
 	top = fill_or_press(cache, request, top, n);
@@ -178,7 +180,7 @@ static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct k
 	return NULL;
 }
 
-/* Returns a sheaf as the spare, or filled up to a barn with room, because a full sheaf is worth an exchange. */
+/* Gives a sheaf back: as the CPU's spare, else full to a barn with room, else to be emptied. */
 static void return_sheaf(struct kmem_cache *cache, const struct km_request *request, void **top)
 {
 	if (km_pcs_put_spare(&cache->fast.pcs, top)) {
@@ -254,7 +256,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	bool was = km_calls_begin(request.may_wait);
 
 	km_alloc_enter_thread(request.may_wait);
-	/* With __GFP_ACCOUNT the cache becomes charged, and has no sheaves to hand out from here on. */
+	/* With __GFP_ACCOUNT the cache gets the layer CHARGE, and from then on arrays are used. */
 	km_ops_for(cache, gfp);
 	if (!has_sheaves(cache) || n > km_mask_capacity(cache->fast.pcs.sheaf_mask)) {
 		/* __GFP_NOWARN, because the caller reports the failure. */
@@ -301,7 +303,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	}
 }
 
-/* Refills a sheaf of the cache. Returns: the sheaf, possibly another one. */
+/* Refills a sheaf of the cache to n objects. Returns: the sheaf, or another one in its place. */
 static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

@@ -11,7 +11,7 @@
 
 #include "slab/engine.h"
 
-#define KM_PROFILE_ROW		8u	/* slots for one object */
+#define KM_PROFILE_ROW		8u	/* slots in the row of an object */
 
 /* x / q, where q = 1 - exp(-x) is the probability of a sample; for x up to 1. */
 static inline double km_profile_series(double x)
@@ -21,8 +21,9 @@ static inline double km_profile_series(double x)
 	return 1 + x * (1. / 2) + s * (1. / 12) - s * s * (1. / 720 - s * (1. / 30240));
 }
 
-/* Number of objects that a sample stands for: 1 / q, with x = bytes / mean. Mostly by the series above. Beyond, q by
- * a series near 0; each step 1 - (1 - q)^2 doubles x. */
+/* Returns: the number of objects that a sample stands for: 1 / q, where q is the probability that an object of x =
+ * bytes / mean is sampled. Up to x = 1 by the series above; beyond, from q at a small x, by steps q = 1 - (1 - q)^2
+ * that each double x. */
 static inline double km_profile_times(double x)
 {
 	unsigned doublings = 0;
@@ -39,10 +40,12 @@ static inline double km_profile_times(double x)
 	return 1 / q;
 }
 
-/* Read by each call during a profile. */
+/* Data that each call reads during a profile. */
 struct km_profile_now {
-	uint64_t *tags;			/* a byte per slot: 0 free, else from the address; a word per row */
-	uint32_t number;		/* number of the profile */
+	uint64_t *tags;			/* a byte for each slot: 0: free, else made of the object's address; a row is
+					 * one word */
+	uint32_t number;		/* number of this profile; a thread with another number starts its counts
+					 * anew */
 };
 extern km_hidden struct km_profile_now km_profile_now;
 
@@ -55,14 +58,14 @@ km_inline bool km_profile_is_due(size_t bytes)
 	return km_unlikely(left <= 0) || km_unlikely(km_thread.profile.number != km_load(&km_profile_now.number));
 }
 
-/* The row of slots for an object. The object is in no other row. */
+/* Returns: the row of slots in which a sample at this address is, if it is in the table. */
 km_inline size_t km_profile_row(const void *p)
 {
 	return (uintptr_t)p * 0x9e3779b97f4a7c15ull >> 51;
 }
 _Static_assert(KMEM_PROFILE_SLOTS == KM_PROFILE_ROW << 13, "a row has a number of 13 bits");
 
-/* False: the object is no sample, as for nearly every object after one load. */
+/* Returns: false if the object at p is no sample, as for nearly every object. */
 km_inline bool km_profile_may_have(const void *p)
 {
 	return km_unlikely(km_load(&km_profile_now.tags[km_profile_row(p)]));
@@ -75,7 +78,8 @@ struct kmem_mail_request;
 struct km_profile_ops {
 	/* KMEM_OPTIONS=profile: a profile from the first object on. Called before the first cache is made. */
 	void (*start)(uint64_t mean);
-	/* is_wanted: a profile is to begin; a hint. begin, end: with the registry locked. False: no memory. */
+	/* is_wanted: a profile is requested, a hint. begin, end: start and stop the profile, with the registry locked.
+	 * Returns: false without memory. */
 	bool (*is_wanted)(void);
 	bool (*begin)(void);
 	void (*end)(void);
@@ -83,12 +87,12 @@ struct km_profile_ops {
 	void (*due)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait, uintptr_t site);
 	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait);
 	void (*goes)(const void *p);
-	/* A request from outside (cache/mailbox.h), with the registry locked: 0 or -errno. */
+	/* Executes a request of another process (cache/mailbox.h), with the registry locked. Returns: 0 or -errno. */
 	int (*ask)(const struct kmem_mail_request *request);
 	const struct kmem_profile_record *record;
 };
 extern km_hidden const struct km_profile_ops *km_profile_ops;
-/* For tests: the same samples each time; 0: random samples. */
+/* For tests: makes the choice of samples the same in each run; 0: random samples. */
 void km_profile_seed(uint64_t seed);
 
 #endif

@@ -11,14 +11,15 @@ static bool public_pcs(const struct kmem_cache *cache)
 	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->layout.engine->hit);
 }
 
-/* True if one objcg is charged for all allocated objects: a free need not read the object's owner word. */
+/* Returns: true if one objcg is charged for all allocated objects, so that a free need not read the object's owner
+ * word. */
 static bool has_one_owner(const struct kmem_cache *cache)
 {
 	return cache->memcg.word_is_charged && cache->memcg.charged.inner.pcs &&
 	       km_objcg_is_known(km_load(&cache->memcg.objcg));
 }
 
-/* Publishes the sheaves for frees, in the cache and in the word of the cache's id. */
+/* Publishes the offset and the mask of the sheaves to which frees push: in the cache, and in the tables by id. */
 static void show_back(struct kmem_cache *cache)
 {
 	struct kmem_cache_front *front = &cache->fast.pcs.front;
@@ -33,7 +34,8 @@ static void show_back(struct kmem_cache *cache)
 				 back.mask : 0u);
 }
 
-/* A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock. */
+/* The table of sizes that is hidden from the fast path (km_alloc_shut_sizes). Caches write their ids to `kept` instead.
+ * Guarded by km_drain_lock. */
 static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
 
 static uint16_t *entries_of(const struct kmem_cache *cache)
@@ -77,7 +79,7 @@ void km_alloc_show(struct kmem_cache *cache)
 		km_alloc_show_entries(cache, front->open.pcs != 0);
 }
 
-/* Several threads may be the first caller. `kind`: enum km_cache_trait, or 0. */
+/* Gives a cache its entries in a table of sizes, once: several threads may call. kind: enum km_cache_trait, or 0. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, uint8_t kind)
 {
 	km_lock_scope(&km_drain_lock);
@@ -110,7 +112,7 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
 
-		/* Release, as where a cache first shows its id. */
+		/* Release, as in km_alloc_show_entries: the cache is complete before its id is visible. */
 		km_store_release(to, km_load(from));
 		km_store(from, (uint16_t)KM_MAP_NONE);
 	}
@@ -132,7 +134,7 @@ void km_alloc_open_pcs(struct kmem_cache *cache)
 	km_alloc_show(cache);
 }
 
-/* No fence: see sampled_ops.c. */
+/* Makes no fence; sampled_ops.c and debug_shadow.c have the reasons why none is needed. */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait)
 {
@@ -153,7 +155,7 @@ bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const 
 
 /* ------------------------------------------------------------------ what can be seen at rest */
 
-/* Prints and counts one damage, so that a check names all damages, not only the first. */
+/* Prints a damage, if there is one. Returns: 1, or 0 without damage. */
 static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
 {
 	if (damage)
@@ -161,7 +163,7 @@ static int damaged(const struct kmem_cache *cache, bool damage, const char *what
 	return damage;
 }
 
-/* True if the sheaf holds objects of the cache only, from its top to its NULL, and no more than fit. */
+/* Returns: true if the sheaf has only objects of the cache from its top to its NULL, and no more than fit. */
 static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 {
 	size_t count = km_sheaf_objects(&cache->fast.pcs, top);
@@ -172,7 +174,7 @@ static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 		struct km_page *page = km_page_of(top[i]);
 		struct km_guarded_object seen;
 
-		/* A guarded object, freed by a fast path (sampled_ops.c). */
+		/* A guarded object may be here, freed by a fast path (sampled_ops.c). */
 		if (km_is_guarded(top[i]) && km_guarded_at(top[i], &seen) && seen.cache == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;

@@ -10,7 +10,8 @@ static uint32_t mask_of(unsigned capacity)
 	return (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
 }
 
-/* One store for each mask: a sequence may see the old or the new mask, and both are right for every sheaf. */
+/* Changes the mask of sheaves by one store each: a sequence may see the old or the new mask, and both are right for
+ * every sheaf. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
 	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->fast.pcs.sheaf_mask,
@@ -43,7 +44,8 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 
 	if (!cache->fast.pcs.slot || cache->layout.engine->array.tune || mask == km_alloc_mask(cache))
 		return;
-	/* Only try the lock, while busy: a signal handler that drains must not wait for this thread. */
+	/* Only try the lock: a resize is not worth a wait. The thread is busy meanwhile, so that a signal handler does
+	 * not wait for this lock. */
 	km_busy_scope(was);
 	if (km_trylock(&km_drain_lock)) {
 		set_mask(cache, mask);

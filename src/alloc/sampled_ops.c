@@ -28,20 +28,21 @@
 #include "page/guard_range.h"
 #include "alloc_ops.h"
 
-#define WINDOW		4096u		/* calls, each 7 ns more than a fast path: 29 us in all */
+#define WINDOW		4096u		/* calls after the sample, each 7 ns more than a fast path: 29 us in all */
 #define FOR_EVER	UINT32_MAX
 
 struct km_direct km_direct = { { KMALLOC_MAX_CACHE_SIZE, 0 }, { KMALLOC_MAX_CACHE_SIZE, 0 } };
 
 void km_alloc_want_sizes(bool wanted)
 {
-	/* A tracer gets the sizes as well. */
+	/* A tracer needs the requested sizes, too. */
 	wanted |= km_guarded.each || km_load(&km_alloc_probing) & KM_PROBING_TRACER;
 	for (unsigned i = 0; i < KM_DOORS; i++)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
-/* Not possible: objects readable after their free, separate memory, injected failures. Not necessary: observers. */
+/* Returns: true if a guarded object may replace an object of the cache. False for objects readable after their free,
+ * separate memory and injected failures; and for observers, which check already. */
 static bool can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
@@ -53,7 +54,8 @@ static bool can_sample(const struct kmem_cache *cache)
 	       cache->form.align <= km_guarded.page_bytes;
 }
 
-/* True if frees may miss the guarded object after the sampling. Blocks of kmalloc are mostly freed by address. */
+/* Returns: true if frees may miss the guarded object after the sampling, so that the window is useful. Blocks of
+ * kmalloc are mostly freed by address, and need none. */
 static bool needs_window(const struct kmem_cache *cache)
 {
 	return !km_sees_frees(cache) && !(cache->layout.flags & SLAB_KMALLOC);
@@ -88,7 +90,8 @@ const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 	return &km_ops_sampled;
 }
 
-/* For a caller that asked for the cache of a guarded block of kmalloc, and may free the block by this cache. */
+/* From now on every free of the cache takes the slow path: the caller has got this cache of a guarded kmalloc block,
+ * and may free the block by kmem_cache_free. */
 void km_alloc_see_frees(struct kmem_cache *cache)
 {
 	if (!km_sees_frees(cache) && km_alloc_ops(cache) == km_plain_ops(cache))
@@ -137,7 +140,8 @@ static struct km_asked whole(const struct kmem_cache *cache)
 	return (struct km_asked){ cache, cache->layout.object_size, cache->form.align };
 }
 
-/* The requested bytes of the object; 0: not known, the next call of kmalloc or malloc will note the bytes. */
+/* Returns: the requested bytes of the object; 0: not known yet. Then the next call of kmalloc or malloc notes the
+ * bytes. */
 static struct km_asked asked_of(const struct kmem_cache *cache)
 {
 	if (!(cache->layout.flags & SLAB_KMALLOC))
@@ -155,7 +159,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->ext.sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
-	/* The cache may be charged by now. */
+	/* The cache may have become charged meanwhile: a guarded object must stay uncharged. */
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guard_ops->free(cache, object, NULL);
 		return NULL;
@@ -167,14 +171,16 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	return object;
 }
 
-/* Guarding makes system calls, and supports no node, no objcg, and no handler inside the library. */
+/* Returns: true if this request may get a guarded object. False for requests that must not wait, name a node or an
+ * objcg, or come from a handler inside the library, because guarding makes system calls. */
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_load(&cache->ext.sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
 	       km_gfp_may_wait(gfp) && !km_thread.no_calls && !km_thread.busy;
 }
 
-/* Handles an object of the plain ops. An object of the sheaves may be a guarded object, freed by a fast path. */
+/* Passes on an object of the plain ops. A guarded object that a fast path had freed to a sheaf is allocated again
+ * properly. */
 static void *had(struct kmem_cache *cache, void *object, gfp_t gfp)
 {
 	if (km_is_guarded(object))
@@ -218,7 +224,7 @@ static void sampled_free_past(struct kmem_cache *cache, void *object)
 	pass(cache, true);
 }
 
-/* Replaces one object by a guarded one. All objects exist by then, so nothing has to be undone. */
+/* Replaces one of the allocated objects by a guarded one: so a failure leaves nothing to undo. */
 static int sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (!km_plain_ops(cache)->alloc_bulk(cache, gfp, left, n, objects))

@@ -39,8 +39,8 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 	cache->layout.engine->array.retire(cache, sheaf);
 }
 
-/* True if the miss may exchange sheaves with the engine. The CPU's sheaves serve the CPU's own node only, because
- * objects of another node would go to every thread on this CPU. inner.pcs is 0 while the sheaves are closed. */
+/* Returns: true if the miss may exchange sheaves with the engine: the sheaves are open, and the request is for the
+ * CPU's own node, because objects of another node would later go to every thread on this CPU. */
 static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
 {
 	return km_load(&cache->fast.pcs.inner.pcs) && km_thread_has_cpu() &&
@@ -49,7 +49,7 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 
 /* ------------------------------------------------------------------ one object in */
 
-/* True if the sheaves are closed: checked objects, SLAB_NO_SHEAVES, or a drain in progress. */
+/* Returns: true if the sheaves are closed: for checked objects, SLAB_NO_SHEAVES, or by a drain in progress. */
 static bool is_closed(const struct kmem_cache *cache)
 {
 	return km_unlikely(!km_load(&cache->fast.pcs.inner.pcs));
@@ -73,7 +73,8 @@ static void *array_pop(struct kmem_cache *cache, bool may_wait)
 	return NULL;
 }
 
-/* Exchanges a sheaf with the engine. An empty main without a spare stays, and becomes the spare of the new sheaf. */
+/* Gets a full sheaf from the engine for the detached empty main. Without a spare the main is not detached: it becomes
+ * the spare when the new sheaf is installed. */
 static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_pcs_detach(&cache->fast.pcs, true, km_alloc_lone(cache));
@@ -122,7 +123,8 @@ static bool array_push(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* Frees to the engine. In a signal handler inside the engine: to the CPU's sheaves, else to the deferred list. */
+/* Frees objects to the engine. A signal handler inside an engine frees to the CPU's sheaves instead, else to the
+ * deferred list. */
 static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
 {
 	if (!km_miss_enter()) {
@@ -185,7 +187,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine with these alloc ops fills sheaves");
-	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
+	/* While the sheaves are closed, and for __GFP_FULLEST, take an object straight from the engine. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take(cache, &request, 0);
 	else
@@ -197,7 +199,8 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 /* ------------------------------------------------------------------ one object back */
 
-/* Exchanges the full sheaf for a sheaf with room. Returns: NULL if the engine has none or the sheaves are closed. */
+/* Detaches the full main, and exchanges it at the engine for a sheaf with room. Returns: NULL if the engine has none or
+ * the sheaves are closed. */
 static void **next_room(struct kmem_cache *cache)
 {
 	if (!km_load(&cache->fast.pcs.inner.pcs) || !km_thread_has_cpu())
@@ -208,7 +211,7 @@ static void **next_room(struct kmem_cache *cache)
 	return room;
 }
 
-/* The object is the first in the new sheaf, so that a free right after this one on the CPU is a fast path again. */
+/* Frees an object while main and spare are full: gets a sheaf with room, puts the object in, and installs the sheaf. */
 static void array_spill(struct kmem_cache *cache, void *object)
 {
 	void **room = next_room(cache);
@@ -221,7 +224,7 @@ static void array_spill(struct kmem_cache *cache, void *object)
 	km_alloc_install(cache, room);
 }
 
-/* A free keeps errno, as libc's free does: programs read errno after they have cleaned up. */
+/* Keeps errno, as libc's free does: programs read errno after they have cleaned up. */
 void km_array_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
@@ -242,7 +245,7 @@ void km_array_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ many */
 
-/* Grows the sheaves to hold a whole bulk request, for one sequence. Caches of whole pages have other bounds. */
+/* Enlarges the sheaves so that a whole bulk request fits into one. Caches of whole pages have other bounds. */
 static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
@@ -272,7 +275,7 @@ static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, b
 	return left;
 }
 
-/* Copies objects out of the engine's sheaves. The rest of the last sheaf is installed on the CPU. */
+/* Copies objects to the array from full sheaves of the engine, and installs the rest of the last sheaf on the CPU. */
 static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_request *request, size_t left,
 				void **objects)
 {
@@ -290,7 +293,8 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 	return km_bulk_take(cache, request, left, objects);
 }
 
-/* Allocates in bulk. With __GFP_THISNODE the request bypasses the sheaves, because a copy does not check nodes. */
+/* Allocates many objects. With __GFP_THISNODE the request goes to the engine, because a copy from a sheaf does not
+ * check nodes. */
 static int array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_bulk_is_odd(gfp))
@@ -307,7 +311,7 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 	void **room;
 
 	while (left && (room = next_room(cache))) {
-		/* Not the whole sheaf: a partly spilled sheaf still has its older objects. */
+		/* Fill only the room: a sheaf of which the engine took a part still has older objects. */
 		size_t moved = km_min(km_sheaf_room(&cache->fast.pcs, room), left);
 
 		km_debug(room - moved >= km_sheaf_base(&cache->fast.pcs, room), "copied objects fit in the sheaf");
@@ -335,7 +339,7 @@ const struct km_alloc_ops km_ops_array = {
 	.free_past = km_miss_give_past,
 	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .pcs = true,
 };
-/* For areas by concurrency id. */
+/* Ops of caches with sheaves while areas are indexed by concurrency id. */
 const struct km_alloc_ops km_ops_array_by_cid = {
 	.alloc = km_alloc_by_cid, .free = km_free_by_cid,
 	.free_past = km_miss_give_past,

@@ -13,7 +13,8 @@
 struct km_tracer_ops {
 	/* Not 0 while a tracer is attached. */
 	const uint64_t *attached;
-	/* Not NULL where a tracer is part of the process, from the start to the end. */
+	/* Tells a preloaded tracer (heaptrack) of an allocated object; NULL without one. Constant from the start to the
+	 * end. */
 	void (*preloaded)(void *p, size_t bytes);
 	void (*kmalloc)(uintptr_t call_site, const void *p, size_t bytes_req, size_t bytes_alloc, unsigned gfp_flags,
 			int node, bool accounted);
@@ -21,19 +22,20 @@ struct km_tracer_ops {
 			    size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted);
 	void (*kfree)(uintptr_t call_site, const void *p);
 	void (*cache_free)(uintptr_t call_site, const void *p, const char *name);
-	/* For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates. */
+	/* comes and goes: tell the preloaded tracer of an allocation (p NULL: it failed) and of a free. With no lock
+	 * held, because the tracer allocates. */
 	void (*comes)(const void *p, size_t bytes);
 	void (*goes)(const void *p);
 };
 extern km_hidden const struct km_tracer_ops *km_tracer_ops;
 
-/* Does a tracer want to see each call? */
+/* Returns: true if a tracer is attached or preloaded, and wants to see each call. */
 km_inline bool km_tracer_is_wanted(void)
 {
 	return km_tracer_ops && (km_load(km_tracer_ops->attached) || km_tracer_ops->preloaded);
 }
 
-/* Tell the preloaded tracer, if there is one. */
+/* Tell the preloaded tracer, if there is one, of an allocation or a free. */
 void km_tracer_comes(const void *p, size_t bytes) km_cold;
 void km_tracer_goes(const void *p) km_cold;
 

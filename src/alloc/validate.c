@@ -34,13 +34,13 @@
 #include "percpu/cpu_freelist_hit.h"
 #include "alloc_ops.h"
 
-/* True if the object is in the first range of pages, as nearly all objects are. */
+/* Returns: true if the object is in the first range of pages, as nearly all objects are. */
 km_inline bool is_near(const void *object)
 {
 	return km_page_index(object) < km_load(&km_hot.pages);
 }
 
-/* The object's byte in the allocation state map, for an object in any range. */
+/* Returns: the object's byte in the allocation state map, for an object in any range. */
 km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(is_near(object)) ? km_validated_byte(cache, object) :
@@ -49,7 +49,7 @@ km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 
 /* ------------------------------------------------------------------ out */
 
-/* True if the address is the start of an object of the cache: by the page map, or by the page descriptor. */
+/* Returns: true if the address is the start of an object of the cache, by the page map, or by the page descriptor. */
 static bool is_object(const struct kmem_cache *cache, const void *object)
 {
 	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->ext.live_id) &&
@@ -58,14 +58,14 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	return km_is_object(cache, object);
 }
 
-/* Cuts the CPU's freelist, because a user wrote to the object, whose link is the head now, or to its list. */
+/* Drops the CPU's freelist, because a user wrote to a free object and destroyed its link. The objects are lost. */
 km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
 	km_chain_cut(&cache->fast.chain);
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 }
 
-/* Checks a freelist's object and its link: after the free a user may have written to either. */
+/* Checks the first object of a freelist, and its link to the next: a user may have written to either after the free. */
 static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *object)
 {
 	if (km_unlikely(!is_object(cache, object))) {
@@ -78,7 +78,8 @@ static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *ob
 	return true;
 }
 
-/* Reports an object that is allocated already: a user overwrote a link, or overwrote the library's records. */
+/* Reports that a popped object is allocated already: a user overwrote a link of the freelist, or the library's
+ * records. */
 static km_cold bool somebodys(struct kmem_cache *cache, const void *object)
 {
 	if (cache->layout.engine->front == KM_PERCPU_FREELIST)
@@ -108,7 +109,7 @@ bool km_validated_hand_out(struct kmem_cache *cache, void *object)
 
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	/* After the warning the loop continues; KM_MOST_LOST damaged objects in a row fail the call. */
+	/* A damaged object is skipped after its report; KM_MOST_LOST in a row fail the call. */
 	for (unsigned tries = 0; tries < KM_MOST_LOST; tries++) {
 		void *object = km_layer_below(cache, KM_LAYER_VALIDATE)->alloc(cache, gfp & ~__GFP_ZERO, node);
 
@@ -120,7 +121,8 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
-/* Handles a popped object in another range, or already allocated. */
+/* Validates a popped object for which km_validated_take failed: an object outside of the first range, or one already
+ * allocated. */
 void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object)
 {
 	return hand_out(cache, object) ? object : alloc_slowly(cache, gfp, NUMA_NO_NODE);
@@ -128,7 +130,8 @@ void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object)
 
 /* ------------------------------------------------------------------ back */
 
-/* Claims by the page descriptor, for slabs of an odd order and caches without an id. Reports misuse. */
+/* Clears the object's byte after a look at the page descriptor, for slabs of an odd order and caches without an id.
+ * Reports misuse. */
 static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 {
 	int index;
@@ -144,7 +147,7 @@ static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* Claims by the address and one byte alone. Returns: false if nothing was done. */
+/* Clears the object's byte if page map and byte prove an allocated object. Returns: false if nothing was done. */
 km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 {
 	const uintptr_t index = km_page_index(object);
@@ -176,7 +179,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 {
 	size_t kept = 0;
 
-	/* A freelist's link must be validated before the link is followed. */
+	/* With a freelist take one object at a time, because each link must be validated before it is followed. */
 	if (km_bulk_is_odd(gfp) || cache->layout.engine->front == KM_PERCPU_FREELIST)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "closed per-CPU sheaves return no object");
@@ -185,7 +188,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 	for (size_t i = 0; i < left; i++)
 		if (km_likely(hand_out(cache, objects[i])))
 			objects[kept++] = objects[i];
-	/* An object found allocated stays with its user; allocate replacements. */
+	/* Objects found to be allocated are left to their users; allocate others in their place. */
 	if (km_unlikely(kept < left) && !km_bulk_one_by_one(cache, gfp, left - kept, left - kept, objects + kept))
 		return 0;
 	return (int)n;
@@ -204,7 +207,8 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 
 /* ------------------------------------------------------------------ one object */
 
-/* The fast paths of sheaves found by CPU. Each rare case is a jump at the end, so that neither function has a frame. */
+/* The fast paths of validated caches with sheaves indexed by CPU. Each rare case is a jump at the end, so that neither
+ * function has a frame. */
 km_hit_path void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -270,7 +274,8 @@ const struct km_alloc_ops km_ops_validated = {
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
-/* Frees of caches with a freelist, under the other disciplines, and with counted events. */
+/* Validates an object, and frees it by the layer below: for caches with a freelist, other disciplines than rseq, and
+ * counted events. */
 static void validated_free_below(struct kmem_cache *cache, void *object)
 {
 	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_VALIDATE);

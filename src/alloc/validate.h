@@ -9,7 +9,7 @@
 #include "page/alloc_map.h"
 #include "harden.h"
 
-/* The ops of caches with sheaves found by CPU, as on the fast path. */
+/* Ops of the layer VALIDATE for caches whose sheaves are indexed by CPU, as on the fast path. */
 extern km_hidden const struct km_alloc_ops km_ops_validated;
 void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp);
 void km_validated_free(struct kmem_cache *cache, void *object);
@@ -18,13 +18,13 @@ void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object);
 /* Pushes a claimed object to the CPU's sheaves. */
 void km_validated_put(struct kmem_cache *cache, void *object);
 
-/* The byte of an object in the first range of pages. */
+/* Returns: the byte of an object in the first range of pages. */
 km_inline uint8_t *km_validated_byte(const struct kmem_cache *cache, const void *object)
 {
 	return (uint8_t *)(cache->ext.live + ((uintptr_t)object >> cache->layout.live_shift));
 }
 
-/* Marks a popped object as allocated. False: the slow path must mark the object. */
+/* Marks a popped object as allocated. Returns: false if the slow path must mark the object. */
 km_inline bool km_validated_take(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(!km_load(&cache->ext.comes_slowly)) &&

@@ -21,16 +21,18 @@
 
 bool km_ready;
 void (*km_mempool_fork)(bool before, bool child);
-static unsigned own_pid;	/* of the process known to the fork handlers */
+static unsigned own_pid;	/* process id at the last fork handler */
 
 static struct {
 	uint32_t state;		/* 0: not begun; 1: a thread starts the library, or forks */
 	bool pages, accounted;
-	uint32_t handlers_by;	/* the process that registers, or has registered, the fork handlers */
-	enum { ASKED = 1, REFUSED } handlers;	/* 0: registration under way */
+	uint32_t handlers_by;	/* id of the process that registers, or has registered, the fork handlers */
+	enum { ASKED = 1, REFUSED } handlers;	/* ASKED: registered; REFUSED: to be repeated; 0: in progress or not
+						 * begun */
 } boot;
 
-/* Lock the start. The holder is busy: an entry from a signal handler would wait for its own thread. */
+/* Lock the start against other threads and forks. The holder is busy, so that a signal handler's call fails instead of
+ * waiting for its own thread. */
 static void lock_state(void)
 {
 	uint32_t none = 0;
@@ -119,14 +121,15 @@ static void fork_done(bool child)
 		km_charge_ops->fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
-	/* A request to the parent is not the child's: the child would give back pages shared by both. */
+	/* The child drops a request sent to the parent: it would give back pages that both share. */
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
 		km_observer_ops->fork_done(child, km_thread.fork.has_observer);
 }
 
-/* Give way to the fork of a handler that waits for the list; the code interrupted there holds a lock wanted here. */
+/* Release all locks for a fork in a signal handler that waits for the list of FILEs, and take them again: the code that
+ * the handler interrupted holds a lock wanted here. */
 static void give_way(void)
 {
 	fork_done(false);
@@ -137,7 +140,8 @@ static void give_way(void)
 	lock_state();
 }
 
-/* From here to the end of the fork, other fork handlers may run and allocate. This thread passes the fork's locks. */
+/* Take all locks before a fork. Until its end other fork handlers may run and allocate: this thread passes the fork's
+ * locks. */
 void km_boot_fork_prepare(void)
 {
 	km_visits_fork_prepare();
@@ -145,7 +149,7 @@ void km_boot_fork_prepare(void)
 	if (km_thread.fork.depth++)
 		return;
 	km_thread.fork.busy_before = km_busy_begin();
-	/* A nested fork may have interrupted the start itself. */
+	/* The fork of a signal handler may have interrupted the start itself. */
 	km_thread.fork.has_start = km_thread.fork.busy_before.busy != KM_BUSY;
 	if (km_thread.fork.has_start)
 		lock_state();
@@ -176,7 +180,7 @@ void km_boot_fork_parent(void)
 	fork_end(false);
 }
 
-/* The child has no other threads: every lock held by another thread is free. */
+/* End a fork in the child: free the locks of threads that do not exist in the child. */
 void km_boot_fork_child(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -188,7 +192,7 @@ void km_boot_fork_child(void)
 	if (km_thread.fork.has_all) {
 		fork_done(true);
 		km_stderr_fork_child();
-		/* In a nested fork: clear the state held by another thread that forked as well. */
+		/* In a nested fork: free the start's lock, which another thread's fork may have held. */
 		if (!km_thread.fork.has_start)
 			km_store(&boot.state, 0u);
 	}
@@ -204,7 +208,8 @@ bool km_boot_is_stray(void)
 	return !km_os_is_shut() && km_os_pid() != km_load(&own_pid);
 }
 
-/* An unregistration with a wrong signature changes nothing. Its error is EPERM if this task registered the area. */
+/* Tries to unregister the rseq area with a wrong signature, which changes nothing. If this task had registered the
+ * area, the error were EPERM; EINVAL means that another task did. */
 bool km_boot_is_borrower(void)
 {
 	char *area = (char *)__builtin_thread_pointer() + km_thread_rseq;
@@ -214,7 +219,8 @@ bool km_boot_is_borrower(void)
 	       km_os_rseq_unregister(area, km_os_rseq_bytes(), 0) == -EINVAL;
 }
 
-/* The linker joins the registrations of all extensions in the program or the library; NULL: no extension. */
+/* Start of the table of registrations, which the linker joins from all extensions in the program or the library; NULL:
+ * no extension. */
 extern const struct km_registration __start_km_ops[] __attribute__((weak, visibility("hidden")));
 extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibility("hidden")));
 
@@ -300,7 +306,7 @@ static void register_handlers(void)
 
 static void finish_start(void)
 {
-	/* A tracer may have attached before the start. */
+	/* Look for a tracer that attached before the start. */
 	if (km_unlikely(km_tracer_is_wanted())) {
 		km_busy_scope(was);
 		km_probes_look();
@@ -311,7 +317,7 @@ static void finish_start(void)
 		ask_for_handlers();
 }
 
-/* Report the refusal of a start once: why every allocation fails. A limit is the likely reason. */
+/* Report, once, that the start failed: every allocation fails then. A limit is the likely reason. */
 static km_cold void tell_refusal(void)
 {
 	static bool told;
@@ -329,7 +335,7 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested call: a callee of start() allocates, or a fork handler runs before the start: no memory yet. */
+	/* A function called by start() allocates, or a fork handler before the start: no memory yet. */
 	if (km_thread.busy || km_thread.fork.depth)
 		return km_load_acquire(&km_ready);
 	register_handlers();

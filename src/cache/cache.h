@@ -43,7 +43,7 @@ struct km_options {
 	const char *index;		/* index of the per-CPU areas: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool check_sizes;		/* report frees with a wrong size (kmalloc/sized_free.c) */
-	bool sanitize;			/* a sanitizer in the process sees each object */
+	bool sanitize;			/* option sanitize: report each object to a sanitizer in the process */
 	bool control;			/* serve requests of other processes (mailbox.h) */
 	bool account;			/* charge every object and every block */
 	bool account_malloc;		/* charge malloc to the thread's group, from the start */
@@ -51,15 +51,15 @@ struct km_options {
 	unsigned observer;
 	bool observer_thread;		/* a thread answers the observers */
 	struct km_guard_options guard;
-	uint64_t profile;		/* mean bytes between samples of a profile taken from the start; 0: none */
+	uint64_t profile;		/* mean bytes between two samples of a profile from the start; 0: no profile */
 	uint64_t reserve;		/* bytes committed ahead at all times */
 	uint64_t limit;			/* limit in bytes of the group charged for the process; 0: none */
-	char group[MEMCG_NAME_MAX];	/* name of the group; empty: the program's name */
+	char group[MEMCG_NAME_MAX];	/* name of that group; empty: the program's name */
 	unsigned decay_ms;
-	unsigned nodes;			/* number of nodes to pretend; 0: the machine's */
+	unsigned nodes;			/* number of nodes to pretend, for tests; 0: the machine's nodes */
 };
 extern km_hidden struct km_options km_options;
-extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
+extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* whether each mode is on (enum mem_cgroup_mode) */
 void km_options_read(void);
 
 /* ---- cache_ids.c. Context: registry locked. */
@@ -69,7 +69,7 @@ uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 /* Free the id and the word. fenced: no thread uses the word any more; otherwise the word stays taken. */
 void km_id_put(struct kmem_cache *cache, bool fenced);
-/* Purge the tables' pages for ids above the highest id in use. The entries then read as never used. */
+/* Purge the pages of the tables by id above the highest id in use. The entries then read as never used. */
 void km_ids_trim(void);
 
 /* ---- create.c: the registry */
@@ -77,13 +77,13 @@ void km_ids_trim(void);
 /* Arguments of creation reserved for the library. */
 struct km_creation {
 	struct kmem_cache_args args;
-	bool internal;			/* sizes of kmalloc and malloc: any alignment, no warnings */
+	bool internal;			/* a cache of kmalloc or malloc: any alignment, no warnings */
 	bool dense;			/* many objects are expected: large slabs must waste little */
-	bool singly;			/* objects are requested one by one */
+	bool singly;			/* no bulk requests are expected (KM_CACHE_SINGLY) */
 	bool canary;			/* a canary may follow each object, also in caches of kmalloc or malloc */
-	const struct km_engine *engine;	/* NULL: chosen by args */
-	struct kmem_cache *child_of;	/* root cache of the child cache to be made for a private group */
-	struct kmem_cache *tuned_with;	/* leader of the cache: gives size, engine and tuning */
+	const struct km_engine *engine;	/* engine of the cache; NULL: chosen by args */
+	struct kmem_cache *child_of;	/* makes a child cache of this cache, for a private group */
+	struct kmem_cache *tuned_with;	/* the leader, whose size, engine and tuning the new cache gets */
 	struct kmem_cache *shadow_of;	/* the cache for which a debug shadow cache is made */
 	const struct km_slab_charge *slab_charge;
 	void *kept_by;
@@ -95,9 +95,9 @@ void km_cache_discard(struct kmem_cache *cache);
 /* Store a new cache at `at`, or discard the cache if another thread's cache is there. Release pairs with the acquire
  * loads of readers. Returns: whether the cache stays. */
 bool km_cache_publish(struct kmem_cache **at, struct kmem_cache *cache);
-/* Lock the registry, with km_thread.busy set, to make or remove caches. `rest` handles the remains of each removed
- * cache (NULL: as kmem_cache_destroy), after the per-CPU sheaves are closed and their objects are back in the slabs. A
- * removal costs two fences for all caches, three if some are charged. */
+/* Lock the registry, and set km_thread.busy, to make or remove caches. `rest` is called for each removed cache (NULL:
+ * report objects, as kmem_cache_destroy), after the per-CPU sheaves are closed and their objects are back in the slabs.
+ * A removal costs two fences for all caches, three if some are charged. */
 void km_registry_lock(void);
 bool km_registry_trylock(void);
 void km_registry_unlock(void);
@@ -111,24 +111,26 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 void km_cache_rename(struct kmem_cache *child, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Hold the registry for a visit of all caches; a holder may call again. within: the thread held the registry. */
+/* Lock the registry for a visit of all caches; the holder may call again. *within: the thread held the registry
+ * before. */
 bool km_registry_hold(void);
 void km_registry_let_go(const bool *within);
 #define km_registry_hold_scope(within) const bool within km_scoped(km_registry_let_go) = km_registry_hold()
 bool km_registry_is_mine(void);	/* this thread has the lock: for a visit, or by km_registry_lock */
-/* Visit all caches with the registry held. _within: give up without the lock after `ms` milliseconds. */
+/* Visit all caches with the registry locked. km_registry_visit_within returns false if the lock is not free within `ms`
+ * milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit the caches whose bits are set in km_alloc_ready. Context: registry held. */
+/* Visit the caches whose bits are set in km_alloc_ready. Context: registry locked. */
 void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
-/* Rounds over all caches, a few per call: `left` caches remain, `next` is the next. Visit up to `most` caches in order,
- * then call `then`, with the registry locked. If visit returns non-zero, the next call starts at the same cache.
+/* Visits all caches in rounds, up to `most` caches in a call, then calls `then`, with the registry locked. left: caches
+ * still to be visited in this round. If visit returns non-zero, the call ends, and the next call starts at this cache.
  * Returns: false if the lock is taken. */
 struct km_round {
 	size_t left;
 	struct km_list *next;
 };
-#define KM_PRINTERS 4u	/* plus one printer with the lock held */
+#define KM_PRINTERS 4u	/* printers that may unlock the registry in between; one more keeps it locked */
 enum {
 	KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_SWEEP, KM_ROUND_GUARD, KM_ROUND_PRINT,
 	KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1
@@ -136,8 +138,8 @@ enum {
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
-/* Visit all caches in pieces. If visit returns non-zero, `then` runs without the lock, and the same cache is visited
- * again. The lock stays held inside a visit, and when KM_PRINTERS printers are active. */
+/* Visit all caches. Where visit returns non-zero, `then` is called with the registry unlocked, and the same cache is
+ * visited again. With more than KM_PRINTERS printers, or inside a visit, the registry stays locked. */
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
 /* Returns: false if the code interrupted by a forking handler, or another thread, is changing the list. */
 bool km_registry_fork(bool before, bool child);
@@ -161,7 +163,7 @@ const struct km_retired *km_retired_of_process(void);
 /* ---- The hook of the observer (base/cc.h), the code that answers another process's request for statistics. */
 struct km_observer_ops {
 	void (*tick)(uint64_t now_ms);	/* called by a miss that may call the system */
-	void (*end)(void);		/* before a filter of system calls */
+	void (*end)(void);		/* called before a filter of system calls is installed */
 	/* Keep the library's threads from objects until let_go. Returns: false if a thread holds an object now. */
 	bool (*hold)(void);
 	void (*let_go)(void);
@@ -187,7 +189,7 @@ void km_cache_tune_partial(struct kmem_cache *cache);
  * -EINVAL for 0; -ERANGE for more than the room of a sheaf; -EOPNOTSUPP for a cache without sheaves or with an exact
  * limit; -EAGAIN while another thread changes the cache's sheaves. */
 int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity);
-/* kmem_cache_tune for this cache alone. */
+/* kmem_cache_tune for this cache alone, without its followers. */
 int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 /* Tune the cache as its leader is tuned now, whatever was set before. */
 void km_cache_tune_again(struct kmem_cache *cache);
@@ -197,13 +199,16 @@ void km_cache_tune_again(struct kmem_cache *cache);
 bool km_kmalloc_start(void);
 /* Make the caches for __GFP_ACCOUNT. Called for every new group; only the first call acts. */
 bool km_kmalloc_start_charged(void);
-/* The one cache of all kmalloc objects if the default engine serves kmalloc by size; otherwise NULL. */
+/* The one cache of kmalloc's blocks if the default engine serves kmalloc by size; otherwise NULL. */
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
 /* Begin or end the recording of requested bytes for a cache of kmalloc: while observed, requests of the sizes of the
  * cache take the slow path. Other caches: no effect. Context: registry locked. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
-bool km_kmalloc_is_observed(size_t size);	/* for objects of this size */
-extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: no malloc */
+bool km_kmalloc_is_observed(size_t size);	/* whether kmalloc requests of this size take the slow path for an
+						 * observer */
+extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* as km_kmalloc_watch, for
+											 * malloc's caches; NULL: no
+											 * malloc in the program */
 /* Returns: the cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* Returns: the cache for `gfp`: with __GFP_ACCOUNT the charged cache, once a group exists. */
@@ -235,7 +240,8 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 		return km_observed_bytes(cache, p) ?: cache->layout.object_size;
 	return km_unlikely(cache->ext.canary) ? cache->ext.canary : km_room_of(cache);
 }
-/* Precompute the usable bytes of a new cache. km_alloc_prove sets the field to 0 where frees are validated. */
+/* Sets layout.usable of a new cache, the usable bytes of its objects. km_alloc_prove sets the field to 0 where frees
+ * are validated. */
 km_inline void km_settle_usable(struct kmem_cache *cache)
 {
 	const bool asked = cache->layout.live_shift || cache->ext.canary || km_sanitizer.objects;
@@ -261,16 +267,17 @@ km_inline uintptr_t km_site_take(uintptr_t own)
 
 /* ---- sized_free.c */
 
-/* Frees are validated, or some objects are observed: realloc goes slowly, and sizes named by frees are checked. */
+/* Set if frees are validated, or some objects are observed: realloc takes the slow path, and sizes named by frees are
+ * checked. */
 extern km_hidden bool km_looks_closer;
-/* A shrink left an object longer than needed, for lack of memory for a shorter one. Never false again. */
+/* Set when a shrink left an object longer than needed, for lack of memory for a shorter one. Never cleared. */
 extern km_hidden bool km_left_longer;
 /* Returns: km_usable_of for a cache with validated frees; 0 if the object is free, after a report. */
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function) km_cold;
 
-/* A free that names the bytes. */
+/* A free that names the requested bytes and alignment. */
 struct km_sized {
-	size_t size, align;		/* 0 < size */
+	size_t size, align;		/* requested bytes, never 0, and alignment */
 	bool resized;			/* a call may have shrunk the object in place */
 	const char *function;
 	const void *caller;		/* return address of the call in the program */
@@ -295,9 +302,10 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 uint64_t km_large_owner(const void *p);
 /* Charge an uncharged block to the active group. Returns: false if refused, or if p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
-/* Uncharge a block and refund the bytes. */
+/* Uncharge a large block: its bytes go back to its objcg. */
 void km_large_uncharge(const void *p) km_cold;
-/* Large allocations may fail on purpose: no block is cached, none grows in place, and each request asks. */
+/* Failure injection for large blocks is on: no block is cached, none grows in place, and each request asks the
+ * injector. */
 extern km_hidden bool km_large_fails;
 /* Returns: the usable bytes of the large block that starts at p; 0 if there is none. km_large_look: SIZE_MAX, if
  * unknown in a signal handler that may have interrupted the holder of a lock. */
@@ -309,20 +317,20 @@ void *km_large_get(size_t bytes, size_t align, const struct km_request *request)
 void km_large_give(void *p);
 /* Free in a signal handler inside the allocator; the next caller finishes. Returns: false if p seems to be no block. */
 bool km_large_defer(void *p);
-void km_large_finish_deferred(void);	/* Context: km_thread.busy set */
+void km_large_finish_deferred(void);	/* frees the deferred blocks; km_thread.busy set */
 /* With a sanitizer: returns the place of the requested bytes of the large block at p; NULL if p is none. */
 size_t *km_large_asked(const void *p);
 /* Resize in place; only separate mappings may move, if gfp allows system calls. __GFP_ZERO zeroes new bytes. Returns:
  * NULL if not possible. *refused (false before) is set with ENOMEM if the block's objcg refused the growth and would
  * have to be charged for another block, too. */
 void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused);
-/* Returns: whether the group that would be charged appears to have room for the block without reclaim. */
+/* Returns: whether the objcg that would be charged seems to have room for the block without reclaim. */
 bool km_large_may_have(size_t bytes, gfp_t gfp);
 /* Allocate a block that can grow, of uncharged pages with arbitrary content. Returns: NULL if none is available. */
 void *km_large_grown(size_t bytes);
 /* Returns: the usable bytes of the block of pages at p; 0 for a mapping or a bad pointer. Takes no lock. */
 size_t km_large_page_bytes(const void *p);
-/* Add `pages` to the count of blocks and of the pages that realloc_run.c keeps. */
+/* Add `pages`, as bytes, to the count of large blocks, for the runs of realloc_run.c. */
 void km_large_count(size_t pages);
 /* Blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
 extern km_hidden struct km_large {
@@ -343,7 +351,7 @@ struct km_block_hooks {
 };
 /* NULL: large blocks are not debugged. Set before the first block is allocated. */
 extern km_hidden const struct km_block_hooks *km_block_hooks;
-/* Uncharge a freed block that debugging keeps (disown), and free the block later (let_go). */
+/* Uncharge a freed block that debugging keeps (disown), and free the kept block later (let_go). */
 void km_large_disown(void *p);
 void km_large_let_go(void *p);
 
@@ -356,7 +364,7 @@ struct km_debug_ops {
 	/* Apply KMEM_LEAKS: caches record tracks, and leaks are printed at the end. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
-	/* Called before libc frees all its memory (__libc_freeres): later allocations are no leaks of the program. */
+	/* Called before libc frees all its memory (__libc_freeres): checks for leaks end here. */
 	void (*over)(void);
 	/* Returns: the flags for a new cache of this name, size and alignment, made with `flags`. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
@@ -371,7 +379,7 @@ struct km_debug_ops {
 	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
 	bool (*has_tracks)(void);
 	int (*print_now)(int fd);
-	struct kmem_record_stack *const *stacks;	/* by the number in the objects' marks */
+	struct kmem_record_stack *const *stacks;	/* stacks by the number stored with objects */
 };
 extern km_hidden const struct km_debug_ops *km_debug_ops;
 
@@ -402,11 +410,11 @@ km_inline int km_cache_check(struct kmem_cache *cache)
 /* The flags of a cache about to be made, as far as available, and its hooks; NULL: none. */
 slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);
 const struct km_hooks *km_observed_hooks_of(const struct kmem_cache *cache);
-/* At least one cache by size records requested bytes. */
+/* Some cache of kmalloc or malloc records requested bytes. */
 extern km_hidden bool km_observed_sizes;
-/* Record the requested bytes of an object or block. Returns: p, possibly NULL. */
+/* Record the requested bytes of an object or block. Returns: p; NULL if p is NULL. */
 void *km_observed_asked(void *p, size_t bytes) km_cold;
-/* Extend the requested bytes of an object into its surplus. Returns: false if the object has no room. */
+/* Raise the recorded bytes of an object that grows in place. Returns: false if the object has no room. */
 bool km_observed_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
 /* ---- trace_attach.c */
@@ -418,14 +426,16 @@ void km_probes_look(void);
 
 void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
-/* Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
+/*
+ * Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
  * cache free pages go to the system. Begins a round if *its has none, or has another number. Does nothing if another
- * thread runs a part or holds the registry. *its is accessed only under the lock of reclaim. Context: km_thread.busy
- * set. Returns: true when the round is complete. */
+ * thread runs a part or holds the registry. *its is guarded by the lock of reclaim. Context: km_thread.busy set.
+ * Returns: true when the round is complete.
+ */
 struct km_reclaim_round {
 	bool begun, through;
 	uint32_t number;
-	uint64_t until;			/* target of the count of visited caches (reclaim.c) */
+	uint64_t until;			/* value of reclaim.visited at the end of this round */
 };
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
 /* Reclaim the caches of a name. Context: registry locked. Returns: 0; -ENOENT; -EAGAIN if another thread reclaims. */
@@ -433,7 +443,7 @@ int km_reclaim_named(const char *name);
 /* Release reserved address space beyond a limit in bytes; and cached huge blocks, beyond changed limits. */
 void km_reclaim_fit(size_t limit);
 void km_reclaim_limited(void);
-/* As kmem_cache_shrink, but remaining slabs keep all their pages. */
+/* Gives cached objects back as kmem_cache_shrink does, but slabs that stay keep all their pages resident. */
 void km_cache_send_home(struct kmem_cache *cache);
 
 #endif

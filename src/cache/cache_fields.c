@@ -25,7 +25,7 @@
 #define CACHE(part, member)	KM_FIELD_AS("cache." #member, struct kmem_cache, part.member)
 #define CACHE_AS(name, member)	KM_FIELD_AS("cache." name, struct kmem_cache, member)
 
-/* Values that readers know by <kmem/record.h>. */
+/* Checks that a value equals the value that <kmem/record.h> publishes. */
 #define SAME(value, published)	_Static_assert((uint64_t)(value) == (uint64_t)(published), "readers know the value")
 SAME(KM_PAGE_SHIFT, KMEM_PAGE_SHIFT);
 SAME(KM_NAME_BYTES, KMEM_RECORD_NAME_BYTES);
@@ -66,7 +66,7 @@ const struct kmem_record_field km_fields[] = {
 	KM_FIELD_ARRAY("range", struct km_range, live),
 	KM_FIELD_STRUCT("page", struct km_page),
 	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages), PAGE(order), PAGE(node),
-	/* For a slab of slub (engines/slub/slub.h). */
+	/* Word of the engine slub in a slab's descriptor (engines/slub/slub.h). */
 	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
 	/* For a slab: the layout of its engine. For a large block: its pages and the requested bytes. A changed
 	 * layout must get another name. */

@@ -104,7 +104,7 @@ void km_ids_trim(void)
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
-	/* Otherwise no entry above the ids in use was written since the last purge. */
+	/* Purge only if an entry above the highest id in use was written since the last purge. */
 	if (++most < ids_end) {
 		ids_end = most;
 		purge(&km_hot.caches[most], &km_hot.caches[end]);

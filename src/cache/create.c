@@ -17,7 +17,7 @@ static struct {
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
 struct km_caches km_caches = { .all = { &km_caches.all, &km_caches.all } };
 struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
-static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
+static bool printing[KM_PRINTERS + 1];	/* for each printer: a round is in progress */
 /* Caches by the hash of the name, the newest first. The hash covers one page until the caches outnumber its entries,
  * because a few caches would otherwise touch a page each. */
 static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
@@ -48,7 +48,8 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 	return NULL;
 }
 
-/* Node 0 is the first made and the last freed: the engine may keep data of the whole cache there. */
+/* Makes the engine's structs of all nodes. Node 0 is made first and ended last: the engine may keep data of the whole
+ * cache there. */
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -86,7 +87,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	if (!leader)
 		return;
 	km_store(&leader->tune.leads, true);
-	/* The slabs of a debugged leader have another layout. */
+	/* Do not copy these settings of a debugged leader: its slabs have another layout. */
 	if (km_is_debugged(leader))
 		return;
 	cache->fast.capacity = leader->fast.capacity;
@@ -96,7 +97,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	cache->tune.shared = leader->tune.shared;
 }
 
-/* Do everything that can fail, before the cache is visible. */
+/* Does each step of a creation that can fail, before the cache is visible. */
 static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	int error = km_layout_common(cache, args);
@@ -168,7 +169,7 @@ static void link_name(struct kmem_cache *cache)
 	*first = cache;
 }
 
-/* Extend the hash to the whole table, once. */
+/* Extends the hash of names from one page to the whole table, once. */
 static void spread_names(void)
 {
 	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
@@ -333,7 +334,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 	struct km_creation creation = { 0 };
 	char shown[KM_NAME_BYTES];
 
-	/* A message must quote one line. */
+	/* Quote the name in one line. */
 	km_text_take(shown, KM_NAME_BYTES, name ?: "(null)", " ", '_');
 	if (args)
 		creation.args = *args;
@@ -367,7 +368,8 @@ struct leftovers {
 	size_t slabs, objects;
 };
 
-/* Report a slab with remaining objects. The slab keeps its memory; each object becomes an invalid pointer. */
+/* Reports the allocated objects of a slab of a destroyed cache. The slab is never freed, and its objects become invalid
+ * pointers. */
 static int report_slab(struct km_page *slab, void *arg)
 {
 	struct leftovers *left = arg;
@@ -400,7 +402,8 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 {
 	struct leftovers left = { .cache = cache };
 
-	/* Type-safe slabs stayed until now for RCU readers. Their objects were never poisoned. */
+	/* Now also slabs that were kept for RCU readers are freed; without poison, because their objects were never
+	 * poisoned. */
 	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU)
 		cache->layout.flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
 	cache->layout.engine->shrink(cache);
@@ -425,17 +428,18 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		errno = EBUSY;
 	}
 	km_id_put(cache, fenced);
-	/* A late use finds closed sheaves and this mark, until another cache reuses the memory. */
+	/* A call with the destroyed cache finds closed sheaves and ops that report misuse, until another cache reuses
+	 * the memory. */
 	km_alloc_bury(cache);
 	cache->memcg.objcg = KM_OBJCGS_DIFFER;
-	/* A thread of an earlier user may still run in here, so all data read by such a thread must stay forever. */
+	/* A late free of a former group's thread may still read this cache: never free its memory and its nodes. */
 	if (km_unlikely(rest && cache->memcg.handed_on))
 		return;
 	fini_nodes(cache);
 	if (cache->memcg.child_of) {
 		km_metadata_free_spread(cache, sizeof(*cache));
 	} else {
-		/* The record serves new caches only: a late use of the cache is then reported. */
+		/* This memory is reused for caches only, so that a late use of the cache is reported. */
 		cache->registry.next_named = registry.dead;
 		registry.dead = cache;
 	}
@@ -660,13 +664,15 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	if (cache->ext.shadows)
 		km_store(&cache->ext.shadows->calls, km_load(&cache->ext.shadows->calls) & 1);
 	km_store(&cache->memcg.calls, 0u);
-	/* Another thread may have been about to set the bit in km_alloc_ready. */
+	/* Clear `touched`: a thread that has set it may be missing in the child before it set the bit in
+	 * km_alloc_ready. */
 	km_store(&cache->state.touched, false);
 	km_pcs_fork_child(&cache->fast.pcs);
 	km_pcs_fork_child(&cache->memcg.charged);
 }
 
-/* In rank order: a drain takes the caches' locks while holding its own. */
+/* Takes the locks of registry, drain and caches in the order of their ranks before fork, and frees them after it.
+ * Returns: whether the registry was locked. */
 bool km_registry_fork(bool before, bool child)
 {
 	bool has = child || (!before && km_fork_has(&registry.lock));

@@ -8,14 +8,14 @@
 #include "page/huge.h"
 #include "cache.h"
 
-/* Pointers examined during one hold of a page: some microseconds. */
+/* Pointers looked up during one hold of a page: some microseconds. */
 #define AT_ONCE 64u
 
-/* The cache of the last pointer, because neighbours in an array mostly share a cache. */
+/* State from one pointer to the next: neighbours in an array are mostly of one cache. */
 struct look {
 	const struct km_page *held;
-	unsigned left;			/* pointers until the page is released */
-	const struct kmem_cache *cache;	/* cache described by `of_all` */
+	unsigned left;			/* pointers to look up before the page is released */
+	const struct kmem_cache *cache;	/* cache to which the sums in `of_all` belong */
 	struct km_fullness of_all;
 };
 
@@ -26,7 +26,7 @@ static void let_go(struct look *look)
 	look->held = NULL;
 }
 
-/* Hold a page. A held page holds all pages of its node. */
+/* Holds the page, and so all pages of its node. With one node a hold lasts for AT_ONCE pointers. */
 static void hold(struct look *look, const struct km_page *page)
 {
 	if (look->held && look->left && km_node_count == 1) {
@@ -74,7 +74,7 @@ static void describe_slab(const struct km_page *slab, struct look *look, struct 
 	out->cache = cache->ext.shadow_of ?: cache;
 }
 
-/* Describe a page shared by caches, of the one engine of this kind. */
+/* Describes a page that several caches share: there is one engine of this kind. */
 static void see_shared(const struct km_page *page, struct kmem_slab_usage *out)
 {
 	const struct km_sized_engine *sized = km_engine_sized();

@@ -27,13 +27,13 @@ struct link {
 static struct {
 	struct kmem_rcu ops;
 	uint32_t slot;			/* per-CPU offset of struct km_rcu_waiting */
-	uint32_t wanted;		/* an object arrived where RCU could not be called */
+	uint32_t wanted;		/* an object waits, and no grace period was begun for it */
 	struct link *chain;
 	struct km_list *slabs;		/* linked by `next` */
 	size_t blocks;			/* blocks of all CPUs and of the pile */
 	struct km_lock lock;		/* protects the fields below; once under way, the pile belongs to end() */
-	bool under_way, ending;		/* a grace period is under way; its objects are being freed */
-	uint64_t begun, done;		/* grace periods, empty ones included */
+	bool under_way, ending;		/* a grace period is in progress; its objects are being freed */
+	uint64_t begun, done;		/* number of grace periods begun and ended, empty ones included */
 	struct {
 		struct km_rcu_block *blocks;
 		struct link *chain;
@@ -119,7 +119,7 @@ static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block
 	return first;
 }
 
-/* Move all waiting objects to the pile. Context: lock held. Returns: false if none waits. */
+/* Moves all waiting objects to the pile. Context: lock held. Returns: false if no object waits. */
 static bool collect(void)
 {
 	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way,
@@ -185,7 +185,8 @@ static void end(struct kmem_rcu_head *head)
 	begin();
 }
 
-/* Request a grace period: begun now, at the end of the current one, or by a call that may call the system. */
+/* Requests a grace period: begins one, or leaves this to the end of the current one, or to the next call that may make
+ * system calls. */
 static void want(void)
 {
 	km_store_release(&rcu.wanted, 1u);
@@ -266,7 +267,8 @@ static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 	return true;
 }
 
-/* Returns: false if the object could not be added. */
+/* Adds an object to the blocks of this CPU. Returns: false in a busy thread, and without memory; the chain then takes
+ * the object. */
 static bool put(const void *object, bool may_wait)
 {
 	if (km_thread.busy)
@@ -326,7 +328,7 @@ void kmem_free_rcu(const void *object, size_t head)
 	if (can_be && km_likely(put(object, false)))
 		return;
 	put_to_chain(object, head);
-	/* A signal handler inside the allocator may have interrupted the lock's holder. */
+	/* Not in a signal handler inside the allocator, which may have interrupted the lock's holder. */
 	if (km_grace && !km_thread.busy)
 		begin_if_idle();
 }
@@ -393,10 +395,11 @@ static void wait(void)
 
 /* A request about to be refused waits for the objects of the current grace period, for a bounded time: the grace period
  * may wait for this thread, an RCU reader or RCU's own. After a wait in vain no request waits until a period ended. */
-#define PATIENCE_MS	512u		/* longest sleep; a second in all */
+#define PATIENCE_MS	512u		/* most ms of one sleep; all sleeps of a request take a second */
 static bool relieve(void)
 {
-	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one */
+	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one: until `done` rises nothing
+					 * waits */
 	uint64_t before = km_load_acquire(&rcu.done), last;
 	uint32_t never = 0;
 
@@ -429,7 +432,7 @@ static void before_destroy(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ fork, and the start */
 
-/* A grace period under way ends in the child if the RCU works there. */
+/* Takes the locks of all CPUs around fork. A grace period in progress ends in the child if the RCU works there. */
 static void fork_locks(bool before, bool child)
 {
 	km_lock_around_fork(&rcu.lock, before, child);
@@ -470,7 +473,7 @@ int kmem_set_rcu(const struct kmem_rcu *ops)
 	km_registry_lock();
 	int error = set(ops);
 	km_registry_unlock();
-	/* Serve objects freed before the call. */
+	/* Begin a grace period for objects freed before this call. */
 	if (!error)
 		go();
 	return error;

@@ -8,7 +8,7 @@
 
 #include "os/lock.h"
 
-/* A page of pointers. Kernel: KVFREE_BULK_MAX_ENTR. */
+/* A block: a page of pointers to waiting objects. Kernel: KVFREE_BULK_MAX_ENTR. */
 #define KM_RCU_BLOCK_BYTES 4096u
 struct km_rcu_block {
 	struct km_rcu_block *next;
@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct km_rcu_block) == KM_RCU_BLOCK_BYTES, "a block is a 
 struct km_rcu_waiting {
 	struct km_lock lock;
 	bool told;		/* a grace period was requested since the last collection */
-	struct km_rcu_block *blocks;	/* first block: may have room */
+	struct km_rcu_block *blocks;	/* the first block may have room; the others are full */
 } km_aligned(64);
 
 #endif

@@ -24,7 +24,7 @@ extern km_hidden const struct km_control_ops *km_control_ops;
 extern km_hidden const struct km_control_ops km_control;
 extern km_hidden struct kmem_mail_report km_control_report;
 
-/* Shadow caches of some cache may be empty since the last check (km_debug_ops->settle). */
+/* Set when a debug shadow cache may have become empty: the next tick calls km_debug_ops->settle. */
 extern km_hidden bool km_shadows_drain;
 
 km_inline bool km_control_wanted(void)

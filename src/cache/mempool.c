@@ -139,7 +139,7 @@ static void *take_one(mempool_t *pool)
 	return take(pool, GFP_NOWAIT, &element, 1, 1) ? element : NULL;
 }
 
-/* Put elements into the reserve up to min_nr. Returns: the number of elements taken from the front of the array. */
+/* Puts elements into the reserve, up to min_nr. Returns: how many, from the front of the array. */
 static int put(mempool_t *pool, void *const *elements, int count)
 {
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
@@ -148,7 +148,7 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	if (km_likely(room <= 0) || !enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
-	/* Elements without room stay unchanged with the caller. */
+	/* Only elements that fit are poisoned; the others stay with the caller. */
 	note_in(pool, elements, room);
 	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
 	km_bump(&pool->curr_nr, room);
@@ -173,7 +173,8 @@ static void tell(mempool_t *pool)
 
 /* ------------------------------------------------------------------ elements */
 
-#define PATIENCE_MS	5000u	/* kernel: 5 * HZ: a waiter then calls the pool's function again */
+#define PATIENCE_MS	5000u	/* most ms that a waiter sleeps before it calls the pool's function again; kernel: 5 *
+				 * HZ */
 
 static gfp_t gently(gfp_t gfp)
 {
@@ -193,7 +194,7 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 	return missing;
 }
 
-/* Try once: the pool's function, then the reserve. errno is kept on success. */
+/* Gets all elements once: from the pool's function, then from the reserve. Keeps errno on success. */
 static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
 	int kept = errno;
@@ -303,7 +304,7 @@ static void **list_of(int min_nr)
 	return kvmalloc_array((size_t)km_max(min_nr, 1), sizeof(void *), GFP_KERNEL | __GFP_NOWARN);
 }
 
-/* A fork holds the registry's lock, so a fork never meets the handler halfway. */
+/* Sets the fork handler, with the registry locked, so that no fork runs meanwhile. */
 static void begin(void)
 {
 	km_registry_scope();

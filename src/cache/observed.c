@@ -7,7 +7,7 @@
 bool km_observed_sizes;
 const struct km_block_hooks *km_block_hooks;
 
-/* Report ineffective flags once. */
+/* Warns, once, that flags have no effect, and why. */
 static km_cold void say_idle_flags(const char *name, const char *why)
 {
 	static uint32_t said;
@@ -21,7 +21,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 {
 	const slab_flags_t hooked = KM_DEBUG_LAYOUT | SLAB_TRACE;
 
-	/* A child cache is debugged like the root cache, a shadow cache as requested. Large blocks have no slab. */
+	/* Flags of child caches and shadow caches are given. Large blocks have no slab. */
 	if (creation->child_of || creation->shadow_of)
 		return flags;
 	if (creation->engine && creation->engine->whole_pages)

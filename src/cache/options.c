@@ -46,7 +46,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes)
 	for (unsigned i = 0; *text && units[i] && !shift; i++)
 		if ((*text | 0x20) == units[i])
 			shift = 10 * (i + 1);
-	/* No fraction of a byte. */
+	/* Refuse a fraction of a byte, and an overflow. */
 	if (number << shift >> shift != number || text[shift != 0] || (parts > 1 && !shift))
 		return false;
 	whole = (number << shift) + (fraction << shift) / parts;
@@ -93,7 +93,8 @@ static bool set_hardened(const char *value)
 	return true;
 }
 
-/* All ones is no user. 65534 stands for every user without a number in this namespace. */
+/* Option `observer`: a user id. All ones is no user, and 65534 stands for every user without a number in this
+ * namespace. */
 static bool set_observer(const char *value)
 {
 	unsigned long user = 0;
@@ -105,7 +106,8 @@ static bool set_observer(const char *value)
 	return true;
 }
 
-/* An eighth of the room is reserved for pages; other reservations are in proportion. */
+/* Option `arena`: the bytes to reserve for pages: an eighth of the address space room, so the room is set to eight
+ * times as much. */
 static bool set_arena(const char *value)
 {
 	uint64_t bytes = 0;
@@ -135,7 +137,7 @@ static bool set_profile(const char *value)
 	return km_parse_bytes(value, &km_options.profile);
 }
 
-/* Parse milliseconds, or "each" to guard each request: for tests and debugging. */
+/* Option `guard`: milliseconds between samples, or "each" to guard every request, for tests and debugging. */
 static bool set_guard(const char *value)
 {
 	const bool each = __builtin_strcmp(value, "each") == 0;
@@ -148,7 +150,7 @@ static bool set_guard(const char *value)
 	return true;
 }
 
-/* 1: charge all allocations to one group; malloc: charge malloc to each thread's group. */
+/* Option `account`: 1 charges all allocations to one group; "malloc" charges malloc to each thread's group. */
 static bool set_account(const char *value)
 {
 	static const char *const names[] = { "0", "1", "malloc", NULL };
@@ -172,7 +174,7 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
-/* An option sets a flag, a number, one of some names, or calls a function. */
+/* The table of options. An option sets a flag or a number, chooses one of some names, or calls a function. */
 static const struct option {
 	const char *key, *help;
 	bool *flag;

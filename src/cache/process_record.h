@@ -73,7 +73,7 @@ struct km_root {
 	KM_ROOT_FIELDS(KM_ROOT_MEMBER)
 };
 
-/* cache_fields.c: the table of this build. */
+/* cache_fields.c: names and places of the fields of this build. */
 extern km_hidden const struct kmem_record_field km_fields[];
 extern km_hidden const unsigned km_field_count;
 

@@ -21,7 +21,7 @@ static struct {
 	size_t swept_since;		/* the current sweep drains caches not wanted since (km_slab_clock) */
 	/* The current or last round of reaping. */
 	uint64_t began_ms;
-	bool quiet, purges;		/* all is idle; all is idle so long that free pages go to the system */
+	bool quiet, purges;		/* in this round all is idle; so long that free pages go to the system, too */
 	/* Caches visited so far, and the count to reach for the last requested round: every cache present at the
 	 * request is then visited. A tick may begin a round anew, so only the count tells when a requested round
 	 * is complete. */
@@ -34,14 +34,14 @@ static struct {
  * the end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock. */
 #define MAX_IDLE 128u
 static struct {
-	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* caches in use, but no longer on some CPUs */
+	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* cache: idle caches; left: caches in use, but with
+								 * objects on CPUs of left_cpus */
 	size_t count, left_count;
-	bool quiet;			/* all is idle: no miss for the decay time, or the memory in use fell */
+	bool quiet;			/* no miss for the decay time, or the memory in use fell */
 } idle;
 
-/* CPUs without a miss for as long as makes a cache idle. Threads run elsewhere, or hit; a later miss brings the drained
- * objects back. So cached objects follow threads that move about a large machine. A round handles MAX_LEFT CPUs; the
- * next round handles others. */
+/* CPUs on which no miss occurred for two rounds. The objects cached there are drained: threads run elsewhere now, or
+ * hit, and then a later miss brings objects back. A round handles MAX_LEFT CPUs; the next round handles others. */
 #define MAX_LEFT 16u
 #define IDLE_LOOKS 2u
 static struct {
@@ -69,7 +69,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	/* No room in the lists: visit this cache in the next tick. */
 	if (idle.count == MAX_IDLE || idle.left_count == MAX_IDLE)
 		return 1;
-	/* The engine has its own pace, below, unless all is idle. */
+	/* Engines with a look() of their own are trimmed by look(), except when all is idle. */
 	if (cache->layout.engine->array.look && !idle.quiet)
 		return 0;
 	if (cache->layout.engine->reap)
@@ -85,7 +85,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 		if (!idle.quiet)
 			return 0;
 	}
-	/* The second idle look drains the cache. */
+	/* The second round in a row without a miss drains the cache. */
 	if (cache->state.idle_looks == 0 && !idle.quiet) {
 		cache->state.idle_looks = 1;
 	} else if (cache->state.idle_looks < 2) {
@@ -131,7 +131,7 @@ void km_reclaim_limited(void)
 		km_reclaim_fit(limit);
 }
 
-/* A program changes its limits by a call of libc, or another process does. */
+/* Looks for changed limits, because the program or another process may have changed them. */
 static void look_at_limits(void)
 {
 	if (!km_thread_is_lent() && km_os_limits_changed())
@@ -183,7 +183,8 @@ static void reap(uint64_t now, bool fell, bool quiet)
 		purge_all();
 }
 
-/* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
+/* Milliseconds between two rounds of look(), for engines with a schedule of their own (slab). Kernel: REAPTIMEOUT_AC, a
+ * timer and a work item for each CPU. */
 #define LOOK_MS 2000u
 
 static int look_at_cache(struct kmem_cache *cache, void *now_ms)
@@ -221,7 +222,8 @@ static void tidy(bool all)
 	km_percpu_trim(all);
 }
 
-/* Looks, a quarter of the decay time apart, after which pages kept for growing blocks are idle. */
+/* Number of purges, a quarter of the decay time apart, after which an unchanged run of pages for growing blocks is
+ * freed. */
 #define SHED_LOOKS 4u
 
 static void purge(uint64_t now)
@@ -236,7 +238,7 @@ static void purge(uint64_t now)
 		km_pages_purge(decay);
 		km_huge_purge(decay);
 		tidy(false);
-		/* Releasing ranges would only make prefault commit the pages anew. */
+		/* While memory is committed ahead, do not release ranges: prefault would commit their pages anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
 	}
@@ -244,7 +246,7 @@ static void purge(uint64_t now)
 		km_pages_trim();
 }
 
-/* Purge pages without live objects in slabs with live objects. */
+/* Purges pages without allocated objects in slabs that stay. */
 static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *pages = arg, now = cache->layout.engine->hollow ? cache->layout.engine->hollow(cache) : 0;
@@ -312,10 +314,10 @@ static void sweep(void)
 		km_pages_swept();
 }
 
-/* Passes of one tick, at most. */
+/* Most passes of one tick. */
 #define MAX_LOOKS 4
 
-/* Least drop of memory in use that makes draining the sheaves worthwhile, in pages. */
+/* A smaller drop of memory in use, in pages, is not worth a drain of the sheaves. */
 #define DROP_PAGES 512u
 
 /* Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise empty
@@ -367,8 +369,8 @@ static void tick(void)
 	if (now != last) {
 		km_store(&reclaim.last_tick_ms, now);
 		if (km_unlikely(km_boot_is_borrower())) {
-			/* The report may end the child alone. The parent continues with the same variables of the
-			 * thread, so the flag must be clear by then, and no request may stay of the child's frames. */
+			/* Clear the flag and the child's requests during the report: the report may end the child, and
+			 * the parent goes on with the same thread variables. */
 			const struct km_thread mine = km_thread;
 
 			km_debug(!km_thread.locks_held, "the parent gets no locked lock back");
@@ -385,8 +387,8 @@ static void tick(void)
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell && now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !sweep_is_due()))
 		return;
-	/* If the lock's holder was preempted, other ticks passed meanwhile. The holder must repeat the check,
-	 * because no other thread may come for their freed pages. */
+	/* Look again before the end: while this thread held the lock, the ticks of other threads passed, and no thread
+	 * may come for the pages that they freed. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
 		if (!km_trylock(&reclaim.lock))
 			return;
@@ -414,13 +416,13 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		*its = (struct km_reclaim_round){ true, false, number, reclaim.visited + km_registry_count() };
 		reclaim.wanted = km_max(reclaim.wanted, its->until);
 	}
-	/* Another thread may have completed the round meanwhile. */
+	/* Look with the lock held: another thread may have completed the round. */
 	if (!is_visited(its->until))
 		reap(km_os_now_ms(), first, first);
 	const bool through = is_visited(its->until) || !km_registry_count();
 	if (through && !its->through) {
 		its->through = true;
-		/* New caches appeared meanwhile, or a tick began the round anew. */
+		/* The round is not complete: new caches appeared, or a tick began the round anew. */
 		if (round->left)
 			purge_all();
 		km_store(&reclaim.peak_pages, km_pages_there());
@@ -432,7 +434,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 	return through;
 }
 
-/* Parts of one call, at most, each of MAX_VISITS caches. The next call continues in a program with more caches. */
+/* Most parts of one call, each of MAX_VISITS caches; with more caches the next call goes on. */
 #define MAX_PARTS 64
 
 void kmem_idle(void)
@@ -465,13 +467,13 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Bound of the wait for the lock: a user's function under the registry's lock may wait for this very thread. */
+/* Milliseconds to wait for the registry: a user's function under the registry's lock may wait for this very thread. */
 #define PATIENCE_MS	10000u
 
-/* A flush for a request without pages. */
+/* Progress of a flush for a request that got no pages. */
 struct flushing {
-	size_t slabs;			/* freed slabs and blocks */
-	size_t used, wanted;		/* pages in use at the beginning; pages to be freed */
+	size_t slabs;			/* number of slabs and blocks freed */
+	size_t used, wanted;		/* pages in use at the start; pages to be freed */
 };
 
 static bool is_enough(const struct flushing *flushing)
@@ -505,12 +507,12 @@ static void flush_some(struct flushing *flushing)
 		flushing->slabs += settle_blocks() + km_growth_shed(0) + km_huge_purge(0) != 0;
 	if (!is_enough(flushing))
 		flushing->slabs += km_addr_reuse_release(flushing->wanted);
-	/* The refused memory may be the metadata of a slab. */
+	/* Release address space: the refused memory may be the metadata of a slab. */
 	if (!is_enough(flushing))
 		flushing->slabs += km_ranges_release(false);
 }
 
-/* How often one request may ask for a flush. Kernel: MAX_RECLAIM_RETRIES. */
+/* Flushes that one request may ask for. Kernel: MAX_RECLAIM_RETRIES. */
 #define PRESSES		16u
 
 /* Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are on
@@ -569,7 +571,7 @@ void km_reclaim_fork(bool before, bool child)
 	}
 }
 
-/* Caches shrunk together, with one fence for their sheaves. */
+/* Caches gathered to be shrunk with one fence for their sheaves. */
 struct shrinking {
 	const struct kmem_cache *leader;
 	const char *name;		/* of the caches without a leader */
@@ -639,7 +641,7 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1, .keeps_pages = keeps_pages };
 
 	km_busy_scope(was);
-	/* A busy caller may hold a lock of higher rank, so the lock is not taken. */
+	/* Skip this in a busy caller, who may hold a lock of higher rank. */
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	if (km_load(&cache->tune.leads) || km_load(&cache->ext.shadows)) {

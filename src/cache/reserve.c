@@ -9,7 +9,7 @@
 #include "cache.h"
 
 #define RECORDS_FLOOR	((size_t)64 << 10)
-#define RECORDS_OF_SLAB	192u	/* slob's marks, slab's list of indices, and some room */
+#define RECORDS_OF_SLAB	192u	/* bytes of metadata for a slab: slob's marks, slab's list of indices, and some room */
 
 /* Compute the pages for n objects. In shared pages an object has a header, and a page is never quite full. */
 static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
@@ -34,7 +34,7 @@ static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages
 /* Fault in the cache's per-CPU words on the CPUs used by threads. */
 static void fault_in_words(const struct kmem_cache *cache)
 {
-	/* A new group may allocate more of these words at this moment. */
+	/* Lock the registry: a new group may allocate more of these words. */
 	km_registry_lock();
 	const uint32_t words[] = { cache->fast.pcs.slot, cache->memcg.charged.slot, cache->memcg.mixed.slot,
 				   cache->fast.chain.slot, cache->state.percpu_offset, cache->state.word };
@@ -59,14 +59,15 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
 	return fullness.inuse < fullness.objects;
 }
 
-/* Fault in slabs, except of SLAB_NODUMP: their frees can't be blocked meanwhile. */
+/* Makes slabs resident, except those of SLAB_NODUMP, whose frees can't be blocked meanwhile. */
 static bool fault_in_slabs(const struct kmem_cache *cache)
 {
 	return cache->layout.flags & SLAB_NODUMP ||
 	       km_ahead_fault_in_slabs(cache, cache->layout.live_shift, has_free_objects);
 }
 
-/* Fault in the cache's slabs: pages purged before (none is purged from now on), and pages never touched. */
+/* Makes all pages of the cache's slabs resident: purged pages (no page is purged from now on), and pages never
+ * touched. */
 static bool fault_in_rest(struct kmem_cache *cache)
 {
 	if ((cache->layout.engine->fill && !cache->layout.engine->fill(cache)) || !fault_in_slabs(cache))
@@ -90,7 +91,8 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	/* In a signal handler inside the allocator, this thread may hold the locks already. */
 	if (km_thread.busy)
 		return -ENOMEM;
-	/* Return cached objects to their slabs and free empty slabs: only free pages are made resident then. */
+	/* First return cached objects to their slabs and free empty slabs, so that only free pages are made
+	 * resident. */
 	if (pages)
 		km_cache_send_home(cache);
 	struct km_busy_was was = km_busy_begin();
@@ -100,7 +102,8 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		.rest = fault_in_rest,
 	};
 	bool done = km_ahead_fault_in(&cache->state.reserved_pages, &want);
-	/* Not under the reserve's lock: a user's function under the registry's may wait for a thread that reserves. */
+	/* After the reserve's lock is free: a user's function under the registry's lock may wait for a thread that
+	 * reserves. */
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

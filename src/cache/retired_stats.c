@@ -17,7 +17,7 @@ static struct kmem_cache *heir_of(const struct kmem_cache *cache)
 {
 	struct kmem_cache *heir = cache->memcg.child_of ?: cache->ext.shadow_of;
 
-	/* The parent may be destroyed in the same call. */
+	/* No heir if the parent is destroyed in the same call. */
 	if (heir)
 		return heir->layout.dead ? NULL : heir;
 	heir = *km_registry_named(cache->registry.name);

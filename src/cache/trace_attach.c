@@ -39,7 +39,7 @@ static int change(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Bits of enum km_probing. */
+/* Returns: the bits of enum km_probing that are wanted now. */
 static uint32_t wanted_now(void)
 {
 	return (km_tracer_is_wanted() ? KM_PROBING_TRACER : 0u) |

@@ -10,10 +10,10 @@
 
 #include "cache.h"
 
-#define MAX_WORDS 128u	/* bytes. Kernel: MAX_SLABINFO_WRITE */
+#define MAX_WORDS 128u	/* most bytes of a text to parse. Kernel: MAX_SLABINFO_WRITE */
 
 struct tuning {
-	const struct kmem_cache *cache;	/* the cache, or NULL: by name */
+	const struct kmem_cache *cache;	/* the cache to tune; NULL: all caches of `name` */
 	const char *name;
 	size_t name_length;
 	unsigned limit, batchcount, shared;
@@ -42,7 +42,7 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 		km_debug(km_thread.busy && tuning->batchcount <= tuning->limit,
 			 "a tuning thread keeps signal handlers out");
 		km_alloc_set_limit(cache, tuning->limit);
-		/* Kernel: the objects of the old arrays go to their slabs, too. */
+		/* The cached objects go to their slabs, as those of the old arrays in the kernel. */
 		km_alloc_drain(cache);
 	}
 	return result;
@@ -67,7 +67,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 	if (!is_meant(cache, tuning))
 		return 0;
 	km_debug(!cache->layout.dead, "a tuned cache exists");
-	/* Kernel: ignores invalid values if the cache exists. */
+	/* Ignore invalid values for a cache that exists, as the kernel does. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
 		return 1;
@@ -157,7 +157,8 @@ static int write_led(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Write to a cache and its followers; where a visit, or code interrupted by a handler, has the lock: to the cache. */
+/* Sets a number of a cache and of caches tuned with it. In a busy thread (a visit, or a handler that interrupted the
+ * holder of the lock) of this cache only. */
 static void write_number(const struct writing *writing)
 {
 	if (km_thread.busy) {
@@ -218,7 +219,7 @@ int kmem_set_min_partial_rule(const char *name)
 		return -EBUSY;
 	km_busy_scope(was);
 	km_registry_scope();
-	/* New caches are made under this lock. */
+	/* Store under the registry's lock, under which new caches read the rule. */
 	km_store(&km_layout_options.rule, rule);
 	km_registry_each(follow_rule, &rule);
 	return 0;
@@ -309,7 +310,7 @@ uint64_t kmem_cache_limit(const struct kmem_cache *cache)
 
 int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
 {
-	/* The objects lie in pages shared by caches, or in no slabs. */
+	/* No slabs of its own: objects in shared pages, or large blocks. */
 	if (cache->layout.engine->shared_pages || cache->layout.engine->whole_pages)
 		return -EOPNOTSUPP;
 	km_store(&cache->tune.limit, bytes);

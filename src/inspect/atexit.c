@@ -23,12 +23,13 @@
 KMEM_API int kmem_copy_in_use;
 extern int km_addr_reuse_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
 
-/* libc's function: the handler runs at program exit, even after an earlier close of shared objects. */
+/* libc's function behind atexit. Used directly, so that the handler runs at the end of the program, also after an
+ * earlier dlclose. */
 int __cxa_atexit(void (*function)(void *arg), void *arg, void *of_object);
 
 #define PATH_BYTES 1024u
 
-static char statistics[PATH_BYTES];	/* "": not requested */
+static char statistics[PATH_BYTES];	/* path of KMEM_STATS; empty: not requested */
 static char leaks[PATH_BYTES];
 
 static void read_path(const char *variable, char *path)
@@ -61,11 +62,12 @@ static bool may_write(const char *variable, const char *path)
 {
 	int *in_use = &kmem_copy_in_use;
 
-	/* Hide the address: the compiler would treat the two names of one address as different. */
+	/* Hide the address from the compiler, which would assume that two symbols have two addresses. */
 	__asm__("" : "+r"(in_use));
 	if (!path[0] || in_use != &km_addr_reuse_copy || !km_ready)
 		return false;
-	/* exit() in a signal handler that interrupted the allocator: locks may be held for ever. */
+	/* The program calls exit() in a signal handler that interrupted the allocator: locks may be held for ever, so
+	 * print nothing. */
 	if (km_thread.busy)
 		km_warn("%s: the program ended inside of the allocator: no report is written", variable);
 	return !km_thread.busy;
@@ -109,10 +111,8 @@ static void leave_statistics(void)
 
 /* ------------------------------------------------------------------ leaks */
 
-/*
- * Make libc and the C++ library free their own memory, by functions provided for leak checkers. Otherwise these
- * objects would be in every report. Skipped with several threads, because another thread may use the memory.
- */
+/* Make libc and the C++ library free their own memory, by functions provided for leak checkers. Otherwise these objects
+ * would be in every report. Skipped with several threads, because another thread may use the memory. */
 static void free_libraries_own(void)
 {
 	static const char *const names[] = { "_ZN9__gnu_cxx9__freeresEv", "__libc_freeres" };
@@ -182,11 +182,9 @@ static void leave_leaks(void)
 		print_leaks(fd);
 }
 
-/*
- * Print leaks at the second of two calls. For a shared object loaded at program start, libc calls the registered
+/* Print leaks at the second of two calls. For a shared object loaded at program start, libc calls the registered
  * function after all destructors, and this object's own destructor before. In a program the order is reversed. The
- * later call is the end of the program.
- */
+ * later call is the end of the program. */
 static void at_end(void *arg km_unused)
 {
 	static uint32_t earlier;
@@ -197,7 +195,7 @@ static void at_end(void *arg km_unused)
 
 /* ------------------------------------------------------------------ constructor and destructor */
 
-/* Early, because programs that rewrite their title overwrite the environment. */
+/* Copies the paths from the environment, early: programs that rewrite their title overwrite the environment. */
 __attribute__((constructor(102))) static void remember_paths(void)
 {
 	read_path("KMEM_STATS", statistics);
@@ -206,7 +204,7 @@ __attribute__((constructor(102))) static void remember_paths(void)
 		at_end(NULL);
 }
 
-/* Registered among the first destructors, so runs among the last. */
+/* Prints statistics. This destructor is registered among the first, and so runs among the last. */
 __attribute__((destructor(102))) static void leave(void)
 {
 	leave_statistics();

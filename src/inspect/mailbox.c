@@ -15,14 +15,15 @@
 #include "os/stderr.h"
 #include "stack.h"
 
-#define LOOK_MS		200u		/* time between checks of draining shadow caches */
-#define KEPT_MS		10000u		/* longest time with closed gates per request; the command may be dead */
+#define LOOK_MS		200u		/* ms between two checks of debug shadow caches */
+#define KEPT_MS		10000u		/* most ms that a request may shut the fast-path gate; its command may be
+					 * dead */
 
 static struct {
 	uint64_t next_look;
-	struct km_reclaim_round shrink;	/* shrink round over all caches */
-	uint32_t before;		/* number answered before the last one */
-	uint32_t kept_for;		/* request with kept closed gates */
+	struct km_reclaim_round shrink;	/* state of a request to shrink all caches */
+	uint32_t before;		/* request that was answered before the last one */
+	uint32_t kept_for;		/* request for which the gate is kept shut */
 	uint64_t kept_until;
 } control;
 
@@ -30,25 +31,27 @@ struct kmem_mail_report km_control_report km_sparse;
 
 #define MOST_NUMBERS	3u
 
-/* Needs and functions of a command. */
+/* A kind of request: what its command needs, and its functions. */
 struct order;
 struct kind {
-	bool (*fits)(struct order *order);	/* checks the texts before any change; NULL: all texts fit */
+	bool (*fits)(struct order *order);	/* checks the request's texts before any change; NULL: all texts are
+						 * valid */
 	/* Returns: 0 or -errno; -EAGAIN: a lock is held by another thread, nothing has changed, and the request stays
 	 * open. */
 	int (*serve)(struct order *order);
-	bool has_texts, is_named;	/* both texts are ended; the name of a cache is not empty */
-	bool waits;			/* serving waits for locks of caches or groups */
-	uint8_t numbers;		/* in the letters */
+	bool has_texts, is_named;	/* the request must have two texts that end with NUL; the name of a cache must
+					 * not be empty */
+	bool waits;			/* the command waits for locks of caches or groups */
+	uint8_t numbers;		/* how many numbers the text `letters` must have */
 };
 
 struct order {
 	struct kmem_mail_request request;
-	const struct kind *kind;	/* NULL: unknown command */
-	uint32_t asked;			/* number of the request */
+	const struct kind *kind;	/* kind of the command; NULL: unknown command */
+	uint32_t asked;			/* number of the request being served */
 	slab_flags_t flags;
 	unsigned long number[MOST_NUMBERS];
-	unsigned count;			/* number of caches of that name */
+	unsigned count;			/* number of caches that the request names */
 	int result;
 	unsigned damages;
 	bool report;			/* print the leak report after the answer */
@@ -138,11 +141,9 @@ static int validate_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/*
- * Validate caches. The lines go to the caller and to standard error; the program continues after any damage. An
- * object in use by another thread during the check would look damaged, and be "repaired". Therefore a program with
- * several threads is refused with -EBUSY.
- */
+/* Validates caches. The lines go to the requesting process and to standard error; the program continues after any
+ * damage. A program with several threads is refused with -EBUSY, because an object in use by another thread during the
+ * check would look damaged, and be "repaired". */
 static int serve_validate(struct order *order)
 {
 	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
@@ -304,10 +305,8 @@ static void read_order(struct order *order, uint32_t number)
 		order->result = -EINVAL;
 }
 
-/*
- * Execute a request. A completed request is answered before another thread or the next tick can see the request as
- * open. Context: the registry is locked.
- */
+/* Execute a request. A completed request is answered before another thread or the next tick can see the request as
+ * open. Context: the registry is locked. */
 static void serve(struct order *order)
 {
 	if (!order->result)
@@ -351,7 +350,7 @@ static void look_for_mail(void)
 		return;
 	if (!km_registry_trylock())
 		return;
-	/* Another thread may have answered meanwhile. */
+	/* Only if no other thread has answered meanwhile, and the request is not withdrawn. */
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
 		serve(&order);
 	km_registry_unlock();
@@ -371,11 +370,9 @@ static void look_at_shadows(void)
 	km_registry_unlock();
 }
 
-/*
- * Keep the fast-path gates closed until the request is answered or withdrawn, so that every call may tick. Otherwise
- * a request that needs several ticks or a lock would be stranded by a program back on the fast path. Concurrent
- * threads may set the deadline twice.
- */
+/* Keeps the fast-path gate shut until the request is answered or withdrawn, so that every call may run a tick.
+ * Otherwise a program whose calls are hits would not serve a request that needs several ticks. Several threads may set
+ * the deadline, without harm. */
 static void keep_gate_shut(void)
 {
 	const uint32_t number = km_load(&km_mail.asked);

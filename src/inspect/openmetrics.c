@@ -68,7 +68,8 @@ static unsigned long known(unsigned long n)
 enum kind { GAUGE, COUNTER, INFO };
 
 struct family {
-	const char *name;		/* after "kmem_", without the suffix of the kind; the end is the unit */
+	const char *name;		/* name of the family behind "kmem_", without the suffix of the kind; its end is
+					 * the unit */
 	enum kind kind;
 	const char *help;
 };
@@ -77,14 +78,14 @@ struct family {
 struct column {
 	struct family family;
 	size_t at;
-	bool is_limit;			/* omit the sample if there is no limit */
+	bool is_limit;			/* the number is a limit: no sample if there is no limit */
 };
 
 #define CACHE(member)	offsetof(struct km_metrics_cache, member)
 static const struct column object_bytes = {
 	{ "cache_object_bytes", GAUGE, "Bytes of one object." }, CACHE(object_bytes), false,
 };
-/* The sums of caches of one name. */
+/* Families of a cache's numbers; caches of one name are summed. */
 static const struct column cache_columns[] = {
 	{ { "cache_live_objects", GAUGE, "Allocated objects." }, CACHE(live_objects), false },
 	{ { "cache_live_bytes", GAUGE, "Bytes of allocated objects." }, CACHE(live_bytes), false },
@@ -197,9 +198,7 @@ static size_t choose_caches(struct km_metrics *metrics)
 
 /* ------------------------------------------------------------------ groups of one path */
 
-/*
- * Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children.
- */
+/* Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children. */
 static void link_groups(struct km_metrics *metrics)
 {
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
@@ -285,7 +284,7 @@ static size_t choose_groups(struct km_metrics *metrics)
 struct printing {
 	struct km_writer *writer;
 	const struct km_metrics *metrics;
-	bool labelled;			/* the sample already has a label */
+	bool labelled;			/* the present sample has a label already */
 };
 
 static void put(struct printing *printing, const char *text)
@@ -511,7 +510,7 @@ static void group_label(struct printing *printing, size_t place)
 	label(printing, "group", path_of(printing->metrics, place, room));
 }
 
-/* A low or min of 0 means no limit. */
+/* Returns: whether the number is printed: a low or min of 0 means no limit. */
 static bool is_there(uint64_t n, bool limit)
 {
 	return limit ? n && n != MEMCG_NO_LIMIT && n != KM_UNKNOWN_LIMIT : n != KM_UNKNOWN;

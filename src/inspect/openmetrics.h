@@ -20,8 +20,8 @@ struct km_metrics_cache {
 
 struct km_metrics_group {
 	struct km_group_stats stats;
-	size_t above;		/* index of the parent group, plus 1 */
-	bool shown;		/* false before the output */
+	size_t above;		/* index of the parent group in `groups`, plus 1; 0: none */
+	bool shown;		/* chosen for the output; false at first */
 };
 
 struct km_metrics_label {
@@ -30,7 +30,7 @@ struct km_metrics_label {
 
 struct km_metrics {
 	bool classic;		/* Prometheus's text format 0.0.4; else OpenMetrics */
-	const struct km_metrics_label *labels;	/* added to every series */
+	const struct km_metrics_label *labels;	/* labels added to every series */
 	size_t label_count;
 	struct km_print_process process;
 	struct kmem_stats stats;
@@ -38,16 +38,16 @@ struct km_metrics {
 	unsigned long resident_used, resident_free, resident_records, rss;
 	struct km_metrics_cache *caches;
 	size_t cache_count, most_caches;
-	struct km_metrics_group *groups;	/* parents before children */
+	struct km_metrics_group *groups;	/* groups, parents before their children */
 	size_t group_count, most_groups;
-	size_t caches_left_out, groups_left_out;	/* omitted because the caller had no room */
-	unsigned long new_slabs, freed_slabs;	/* total over all caches, computed during output */
-	size_t *order;		/* scratch array, with room for max(caches, groups) */
+	size_t caches_left_out, groups_left_out;	/* caches and groups for which the caller had no room */
+	unsigned long new_slabs, freed_slabs;	/* sums over all caches, computed during the output */
+	size_t *order;		/* array for sorting, with room for max(caches, groups) */
 };
 
 /* Fill the row of a cache. of: name to use instead of the cache's own name, or NULL. */
 void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stats *stats, const char *of);
-/* Print everything. Rows of the same name are merged in place. The caller must check writer->error. */
+/* Prints all families of samples. Merges rows of the same name in place. The caller must check writer->error. */
 void km_metrics_print(struct km_writer *writer, struct km_metrics *metrics);
 /* Returns: true if the caller may use the name for a label. */
 bool km_metrics_is_label(const char *name);

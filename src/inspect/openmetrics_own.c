@@ -11,7 +11,7 @@
 #include "os/os.h"
 #include "openmetrics.h"
 
-/* Leave room for caches and groups created meanwhile. */
+/* Returns: room for `count` caches or groups, and for more that may be created meanwhile. */
 static size_t with_more(size_t count)
 {
 	return count + count / 4 + 64;

@@ -22,18 +22,19 @@
 #include "base/bits.h"
 #include "os/die.h"
 
-#define MOST_STEPS	64u		/* frames, the library's own among them */
+#define MOST_STEPS	64u		/* most frames of a walk, the library's own among them */
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
-#define LOOKS		4u		/* stacks with a common beginning, tried per lookup */
-#define RULES		4096u		/* a power of two */
+#define LOOKS		4u		/* trails of stacks with a common beginning that a lookup tries */
+#define RULES		4096u		/* number of kept rules, a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
 static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
-static uint64_t unloads;		/* count of unloads, from bit 48 on; older keys never match */
+static uint64_t unloads;		/* number of unloaded libraries, shifted by 48 bits; keys with an older number
+					 * never match */
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -45,9 +46,9 @@ enum { REG_FP = 29, REG_SP = 31, REG_RA = 30 };
 
 /* The beginning of the caller's frame (cfa), and the places of saved registers, as offsets from the cfa. */
 struct row {
-	unsigned reg;			/* cfa = reg + offset, or *(reg + offset) */
+	unsigned reg;			/* the cfa is reg + offset, or *(reg + offset) if `indirect` */
 	int64_t offset;
-	bool indirect, strange;		/* strange: a rule of another form */
+	bool indirect, strange;		/* strange: the frame has a rule that this file does not support */
 	bool has_fp, has_ra, last;
 	int64_t fp, ra;
 };
@@ -118,14 +119,14 @@ static unsigned width(uint8_t encoding)
 }
 
 struct function {
-	struct text common, own;	/* instructions of the CIE, and of the FDE */
+	struct text common, own;	/* instructions common to functions (CIE), and of this function (FDE) */
 	uintptr_t start;
 	uint64_t code_align;
 	int64_t data_align;
-	uint8_t encoding;		/* of addresses */
-	bool has_data;			/* ... behind the range */
-	bool signal;			/* a frame made by a signal */
-	bool in_file;			/* the place is in a file */
+	uint8_t encoding;		/* encoding of addresses */
+	bool has_data;			/* augmentation data follows the range */
+	bool signal;			/* the frame is of a signal handler's return */
+	bool in_file;			/* the place is in a mapped file */
 };
 
 /* An entry begins with its length, 4 bytes. The longer form of a length gives an empty text. */
@@ -189,7 +190,7 @@ static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
 	return low ? header + table[2 * low - 1] : NULL;
 }
 
-/* False: the entry is of another function, or no function's. */
+/* Reads an entry of the tables. Returns: false if the entry is not of the function at pc. */
 static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t pc)
 {
 	struct text text = entry_at(fde);
@@ -226,7 +227,7 @@ static bool find_function(uintptr_t pc, struct function *function)
 	return false;
 }
 
-/* A register's place in the frame, or none. */
+/* Notes a register's place in the frame, or that it has none. */
 static void save(struct row *row, uint64_t reg, bool saved, int64_t offset)
 {
 	if (reg == REG_FP) {
@@ -262,7 +263,7 @@ static void cfa_is(struct row *row, uint64_t reg, int64_t offset)
 	row->strange = reg != REG_SP && reg != REG_FP;
 }
 
-/* Another rule for a register than a place in the frame. */
+/* A rule for a register other than a place in the frame: the row becomes strange, if the register matters. */
 static void is_elsewhere(struct row *row, struct text *text, uint8_t code)
 {
 	uint64_t reg = uleb(text);
@@ -326,7 +327,7 @@ static uint64_t advance(struct text *text, uint8_t code)
 	return code == 0x02 ? take(text, 1) : code == 0x03 ? take(text, 2) : code == 0x04 ? take(text, 4) : SIZE_MAX;
 }
 
-#define ROWS 8u				/* remembered at once */
+#define ROWS 8u				/* most rows that DW_CFA_remember_state saves at once */
 
 /* Run the instructions for the code up to pc. first: the row for DW_CFA_restore. */
 static bool run(const struct function *function, struct text text, uintptr_t pc, struct row *row,
@@ -367,11 +368,9 @@ static bool run(const struct function *function, struct text text, uintptr_t pc,
 
 /* ------------------------------------------------------------------ a rule */
 
-/*
- * One word: what the frame's caller is found by. Offsets are in words of 8 bytes.
- *	0 known | 1 end of the stack | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved | 7 of a signal
- *	16..31 fp | 32..47 ra | 48..63 and 8..15 cfa
- */
+/* One word: what the frame's caller is found by. Offsets are in words of 8 bytes.         0 known | 1 end of the stack
+ * | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved | 7 of a signal         16..31 fp | 32..47 ra |
+ * 48..63 and 8..15 cfa */
 enum {
 	KNOWN = 1, END = 2, OWN = 4, BY_FP = 8, INDIRECT = 16, HAS_FP = 32, HAS_RA = 64, SIGNAL = 128,
 };
@@ -419,7 +418,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 	struct row row = { .strange = true }, first;
 	uint64_t own = km_stack_is_own(pc) ? OWN : 0;
 
-	/* The call stands before the return address. */
+	/* pc is the return address: the call is before it. */
 	bool found = find_function(pc - 1, &function);
 	if (!found || function.signal) {
 		row = (struct row){ .reg = REG_SP, .offset = INTERRUPTED + 8, .has_ra = true, .ra = -8 };
@@ -453,20 +452,22 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 /* ------------------------------------------------------------------ a stack */
 
 struct walk {
-	uintptr_t pc, sp, fp, end;	/* end 0: unknown */
+	uintptr_t pc, sp, fp, end;	/* registers of the walk; end: end of the stack, 0: unknown */
 	uintptr_t page;			/* with an unknown end: a page checked to be readable */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
-	struct km_stack_trail *trail;	/* of this walk, or NULL */
+	struct km_stack_trail *trail;	/* trail that this walk records, or NULL */
 };
 
-static uintptr_t first_here;	/* the first thread's data, which do not lie above its stack */
+static uintptr_t first_here;	/* thread data of the first thread; other than those of other threads they do not lie
+				 * above its stack */
 
 void km_stack_first_thread(void)
 {
 	km_store(&first_here, (uintptr_t)__builtin_thread_pointer());
 }
 
-/* Is all from there to the end one stack? A stack made by the program may lie below the thread's own. */
+/* Returns: whether the stack from sp to `end` is one stack. A stack made by the program may lie below the thread's
+ * own. */
 static bool goes_on_to(uintptr_t end, uintptr_t sp)
 {
 	uintptr_t page = km_thread.stack_low ?: km_align_down(end, KM_PAGE_SIZE);
@@ -507,7 +508,7 @@ static bool may_read(struct walk *walk, uintptr_t at)
 	return true;
 }
 
-/* Signed return addresses of aarch64. */
+/* Removes the signature of a return address (aarch64). */
 static uintptr_t stripped(uintptr_t pc)
 {
 #if defined(__aarch64__)
@@ -522,7 +523,7 @@ static uintptr_t stripped(uintptr_t pc)
 
 /* ---- trails */
 
-/* The stack is too long for a trail. */
+/* Gives up the trail of a walk: the stack is too long. */
 static km_cold void give_up(struct walk *walk)
 {
 	km_store(&walk->trail->words, (uint16_t)UINT16_MAX);
@@ -575,11 +576,9 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
-/*
- * Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
- * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end,
- * even during a write of the trail.
- */
+/* Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
+ * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end, even
+ * during a write of the trail. */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
@@ -680,7 +679,7 @@ km_noinline unsigned km_stack_walk(uintptr_t *frame, unsigned most)
 
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most)
 {
-	/* A rule is for the instruction before the place. */
+	/* pc + 1, because a rule is looked up for the instruction before pc. */
 	struct walk walk = { .pc = fault->pc + 1, .sp = fault->sp, .fp = fault->fp, .end = end_of(fault->sp) };
 	uint64_t rule = rule_of(walk.pc, walk.end);
 
@@ -725,7 +724,7 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 			return false;
 		other = differs(trail, here);
 		stack->what = km_load(&trail->what);
-		/* Everything read above belongs to this turn. */
+		/* If `turn` is unchanged, all words read above belong to this trail. */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (km_load(&trail->turn) != turn)
 			return false;

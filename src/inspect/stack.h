@@ -10,10 +10,10 @@
 
 /* Walk the calling thread's stack: the program's frames, the innermost first. Returns the number, at most `most`. */
 unsigned km_stack_walk(uintptr_t *frame, unsigned most);
-/* In the handler of a fault: the frames behind the interrupted frame. */
+/* Walks the stack in the handler of a fault: the frames behind the interrupted frame. */
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most);
 
-/* The calling thread is the process's first one. */
+/* Tells that the calling thread is the process's first one. */
 void km_stack_first_thread(void);
 
 /* ---- stacks known from an earlier walk */
@@ -24,40 +24,41 @@ void km_stack_first_thread(void);
 #define KM_STACK_BASES	16u		/* frame pointers */
 struct km_stack_trail {
 	uint32_t turn;			/* odd: a walk is writing the trail */
-	uint32_t what;			/* the user's */
-	uint64_t key;			/* 0: none */
+	uint32_t what;			/* value of the caller of km_stack_keep */
+	uint64_t key;			/* key of the stack; 0: the trail is unused */
 	uint16_t words, bases;
-	uint32_t word_at[KM_STACK_WORDS];	/* words from the start */
-	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
-	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
-	int64_t base[KM_STACK_BASES];	/* the frame pointer's value, from the start as well */
+	uint32_t word_at[KM_STACK_WORDS];	/* offset of each return address from the stack's start, in words */
+	uint8_t base_of[KM_STACK_BASES];	/* index of the return address that follows from each frame pointer */
+	int32_t base_at[KM_STACK_BASES];	/* offset of each frame pointer from the start, in bytes; -1: it is in
+						 * the register */
+	int64_t base[KM_STACK_BASES];	/* value of each frame pointer, as an offset from the start */
 	uintptr_t word[KM_STACK_WORDS];
 };
 
-#define KM_STACK_TRAILS	256u		/* a power of two */
+#define KM_STACK_TRAILS	256u		/* number of trails, a power of two */
 
 struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
 	uint32_t what;
 	unsigned depth;
 	uintptr_t frame[KMEM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
-	struct km_stack_trail *trail;	/* unfinished, or NULL */
-	uint64_t key;			/* ... its */
+	struct km_stack_trail *trail;	/* trail of the walk, to be finished by km_stack_keep; or NULL */
+	uint64_t key;			/* key of this trail */
 };
-/* key: a number for this place and purpose; most: frames; anew: the stack is walked in any case. A stack with known =
- * false is given to km_stack_keep. */
+/* km_stack_take walks the calling thread's stack, or finds it by its trail. key: a number for this place and purpose;
+ * most: frames; anew: walk in any case. A stack with known = false is given to km_stack_keep. */
 void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool anew);
-/* A library was unloaded, and another may come to its place: what is known of places is of no use. */
+/* Forgets all rules and trails: a library was unloaded, and another may come to its addresses. */
 void km_stack_forget(void);
-#define KM_STACK_NOTHING UINT32_MAX	/* keep no trail of the stack */
+#define KM_STACK_NOTHING UINT32_MAX	/* value of `what`: do not keep the trail */
 void km_stack_keep(struct km_stack *stack, uint32_t what);
 
 /* ---- stack_places.c: where calls come from */
 
 #define KM_STACK_FRAMES 16u
 struct km_stack_track {
-	uintptr_t frame[KM_STACK_FRAMES];	/* the call into the library first; 0: no more */
-	uint64_t when;				/* ms; 0: never */
+	uintptr_t frame[KM_STACK_FRAMES];	/* return addresses, the call into the library first; 0: no more */
+	uint64_t when;				/* time in ms; 0: never */
 	uint32_t cpu, thread;
 };
 
@@ -80,10 +81,8 @@ bool km_stack_is_own(uintptr_t address);
 bool km_stack_is_early(uintptr_t first);
 /* Format "OBJECT+0xOFFSET", as read by `kmem symbols`, or the bare address. Returns: text. */
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes);
-/*
- * Returns: true if `fits` accepts a name known to the dynamic linker for the function at the address. Unlike dladdr,
- * the search takes no lock, so no thread waiting for this thread can block the search.
- */
+/* Returns: true if `fits` accepts a name known to the dynamic linker for the function at the address. Unlike dladdr,
+ * the search takes no lock, so no thread waiting for this thread can block the search. */
 bool km_stack_find_name(uintptr_t address, bool (*fits)(const char *name));
 /* Find the mapped file of an address, and the file's start address. Returns: false if there is none. */
 bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);

@@ -13,18 +13,18 @@
 #include "os/os.h"
 #include "stack.h"
 
-static bool over;			/* libc has freed the records of files loaded by dlopen */
-static uint32_t first_pid;		/* PID at the start of the library; 0: before the start */
+static bool over;			/* libc has freed the records of dlopened files */
+static uint32_t first_pid;		/* process id at the start of the library; 0: before the start */
 
 /* ------------------------------------------------------------------ objects of the process */
 
 /* A mapped file. */
 struct object {
-	uintptr_t load;			/* load offset of the file's addresses */
-	const char *name;		/* "": the program */
+	uintptr_t load;			/* difference between addresses in memory and in the file */
+	const char *name;		/* path of the file; empty: the program */
 	const ElfW(Phdr) *headers;
 	unsigned count;
-	const void *sorted;		/* .eh_frame_hdr, if supplied by libc */
+	const void *sorted;		/* address of .eh_frame_hdr, if libc supplies it */
 };
 
 /* Set the program headers. The first page of a mapping is normally the first page of the file. */
@@ -84,10 +84,8 @@ extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #define LIST (&_dl_debug_addr ? _dl_debug_addr->r_map : NULL)
 #endif
 
-/*
- * Search the dynamic linker's list for debuggers, without the linker's lock: the list changes by single stores. A
- * static program has no list, and is the only file.
- */
+/* Search the dynamic linker's list for debuggers, without the linker's lock: the list changes by single stores. A
+ * static program has no list, and is the only file. */
 static bool find_in_list(uintptr_t address, struct object *object)
 {
 	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
@@ -119,11 +117,9 @@ static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
 }
 #endif
 
-/*
- * Find the object of an address. Before 2.35 glibc's dynamic linker uses a lock, and fork may leave the lock taken in
+/* Find the object of an address. Before 2.35 glibc's dynamic linker uses a lock, and fork may leave the lock taken in
  * the child. So a child reads the list, because no other thread of the child can shorten the list. musl shortens the
- * list only after a failed dlopen.
- */
+ * list only after a failed dlopen. */
 static bool find(uintptr_t address, struct object *object)
 {
 	*object = (struct object){ .count = 0 };
@@ -185,7 +181,7 @@ static uint32_t build_of(const struct object *object)
 	return 0;
 }
 
-/* Space for the offset and the build ID after a possibly cut name. */
+/* bytes kept free for the offset and the build ID behind a name, which may be cut */
 #define OFFSET_BYTES	32u
 
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
@@ -320,10 +316,8 @@ bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *
 
 /* ------------------------------------------------------------------ frame tables */
 
-/*
- * Frame entries of a program without a sorted table (gcc's static programs, except -static-pie). The position comes
- * from the file's section headers, not loaded into memory.
- */
+/* Frame entries of a program without a sorted table (gcc's static programs, except -static-pie). The position comes
+ * from the file's section headers, not loaded into memory. */
 static struct {
 	const uint8_t *start, *end;	/* start is stored last; NULL: unknown */
 } entries;
@@ -394,11 +388,9 @@ __attribute__((constructor(101))) static void begin(void)
 
 /* ------------------------------------------------------------------ a stack */
 
-/*
- * Code ranges of the library's files: KM_CODE in base/cc.h adds an entry per file, and the linker joins the entries.
- */
+/* Code ranges of the library's files: KM_CODE in base/cc.h adds an entry per file, and the linker joins the entries. */
 struct code {
-	int32_t start;			/* relative to this field */
+	int32_t start;			/* start of the code, relative to the address of this field */
 	uint32_t bytes;
 };
 extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;

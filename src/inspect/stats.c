@@ -60,7 +60,7 @@ static void clear_events_of(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->state.events->count[i], 0ul);
-	/* An engine may lock its node, so signal handlers must stay out. */
+	/* Keep signal handlers out, because the engine may lock its node. */
 	km_busy_scope(was);
 	if (cache->layout.engine->clear_events)
 		cache->layout.engine->clear_events(cache);
@@ -73,10 +73,8 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 		clear_events_of(at);
 }
 
-/*
- * Kernel: SLAB lists its free slabs, and counts them separately. SLUB has no free list of slabs, and counts all slabs
- * as active.
- */
+/* Returns: the number of free slabs to subtract from the active ones. Kernel: SLAB has a list of free slabs, and counts
+ * them separately. SLUB has none, and counts all slabs as active. */
 static unsigned long free_slabs(const struct kmem_cache *cache)
 {
 	unsigned long count = 0;
@@ -105,19 +103,15 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		stats->shared_factor = km_load(&cache->tune.shared);
 	}
 	__builtin_memcpy(stats->name, cache->registry.name, sizeof(cache->registry.name));
-	/*
-	 * The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
-	 * lock its node.
-	 */
+	/* The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
+	 * lock its node. */
 	struct km_busy_was was = km_busy_begin();
 	cache->layout.engine->stats(cache, stats);
 	km_busy_end(was);
 	stats->alloc_slab += km_load(&cache->state.past.new_slabs);
 	stats->free_slab += km_load(&cache->state.past.freed_slabs);
-	/*
-	 * Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
-	 * and never as free twice (debug_shadow.c).
-	 */
+	/* Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
+	 * and never as free twice (debug_shadow.c). */
 	stats->shelf_objects += km_alloc_pcs_objects(cache);
 	/* Guarded objects are in no slab. A guarded object freed on the fast path is in a sheaf. */
 	unsigned long guarded = km_load(&cache->ext.guarded);
@@ -246,7 +240,7 @@ int kmem_print_slabinfo(int fd)
 }
 
 struct json_rows {
-	struct km_writer writer;	/* first, because write_piece casts the pointer */
+	struct km_writer writer;	/* first member, because write_piece casts the pointer */
 	bool more;
 };
 

@@ -8,7 +8,7 @@
 #include "os/die.h"
 #include "os/os.h"
 
-#define MOST_AT_ONCE	512u	/* most bytes per call */
+#define MOST_AT_ONCE	512u	/* most bytes of one call of km_print */
 #define ROW		1280u	/* most bytes of a cache in JSON, with two names of 31 escaped characters */
 
 void km_print_flush(struct km_writer *writer)
@@ -169,7 +169,7 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer, ",\n \"caches\": [");
 }
 
-/* Begin an object of a list, on a new line. */
+/* Begins an element of a JSON list, on a new line. */
 static void begin_named(struct km_writer *writer, const char *name, bool first)
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");

@@ -10,10 +10,8 @@
 
 #include "base/text.h"
 
-/*
- * Output buffer, flushed when full. Initialize with { .fd = fd }. no_signal: a pipe without readers and a file size
- * limit cause errors instead of SIGPIPE and SIGXFSZ, signals reserved for the program.
- */
+/* Output buffer, flushed when full. Initialize with { .fd = fd }. no_signal: a pipe without readers and a file size
+ * limit cause errors instead of SIGPIPE and SIGXFSZ, signals reserved for the program. */
 struct km_writer {
 	int fd, error;
 	bool no_signal;
@@ -36,20 +34,19 @@ int km_print_end(struct km_writer *writer);
 /* Add the statistics of a cache to a sum, for caches shown as one. */
 void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more);
 
-/*
- * Unknown number: `kmem info` may read processes of other builds. slabinfo shows a dash, JSON omits the key. An
- * unknown unsigned int has all bits set. If all bits set means no limit, unknown is one less.
- */
+/* KM_UNKNOWN: a number that is not known, because `kmem info` may read processes of other builds. slabinfo shows a
+ * dash, JSON omits the key. An unknown unsigned int has all bits set. If all bits set means no limit, unknown is one
+ * less. */
 #define KM_UNKNOWN	(~0ul)
 #define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
 
-/* Add to a sum. A sum with an unknown part is unknown. */
+/* Adds `n` to a sum. A sum with an unknown part is unknown. */
 static inline void km_stats_sum(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
 }
 
-/* Guarded objects: maximum, current and total number, and number of reported errors. */
+/* Numbers of guarded objects: capacity; allocated now; allocated since the start; errors reported. */
 struct km_print_guard {
 	unsigned long objects, live, samples, reports;
 };
@@ -59,17 +56,17 @@ struct km_print_process {
 	struct km_print_guard guard;
 	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
-	unsigned long mapped_ready;	/* bytes of free dirty pages in cached freed mappings */
-	unsigned long past_new_slabs, past_freed_slabs;	/* slabs of destroyed caches */
+	unsigned long mapped_ready;	/* bytes of cached huge blocks, which are free and resident */
+	unsigned long past_new_slabs, past_freed_slabs;	/* slab counters of destroyed caches without an heir */
 };
-/* stats.c: the values of this process. */
+/* stats.c: km_print_own_process returns the values of this process. */
 struct km_print_process km_print_own_process(void);
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);
 /* group: number of the owning private group, or 0. of: the parent cache, or NULL. */
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats, unsigned group, const char *of,
 			 bool first);
-/* Separator: end of caches, begin of groups. */
+/* Prints the end of the list of caches, and the begin of the list of groups. */
 void km_print_json_groups(struct km_writer *writer);
 void km_print_json_tail(struct km_writer *writer);
 
@@ -77,17 +74,16 @@ void km_print_json_tail(struct km_writer *writer);
 struct km_group_stats {
 	char name[MEMCG_NAME_MAX];
 	unsigned depth;			/* 1: child of the root; the root is not listed */
-	unsigned number;		/* distinguishes groups of the same name; 0: unknown */
+	unsigned number;		/* serial number of the group, which tells groups of one name apart; 0:
+					 * unknown */
 	uint64_t current, peak, max, high, low, min, failcnt, kmem, stock, dying;
 	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
 };
 extern km_hidden const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
 
-/*
- * stats.c: kmem_print_json to a file that never blocks. Returns: -EAGAIN if the registry is locked by another thread.
- * Context: no lock held, km_thread.busy set; the registry is locked during the call.
- */
+/* stats.c: kmem_print_json to a file that never blocks. Returns: -EAGAIN if the registry is locked by another thread.
+ * Context: no lock held, km_thread.busy set; the registry is locked during the call. */
 int km_print_json_now(int fd);
 
 /* Two header lines of slabinfo 2.1, and one row. Returns: the length of the row. */

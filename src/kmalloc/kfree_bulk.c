@@ -8,9 +8,10 @@
 #include "cache/cache.h"
 #include "size_classes.h"
 
-/* Objects grouped at once: enough to gather a mixed array, few enough to stay in the nearest cache. */
+/* Objects of a mixed array sorted by cache at a time: enough to find several of one cache, few enough to stay in the
+ * CPU's nearest cache. */
 #define WINDOW 64u
-/* If fewer objects than this went with the last one, its neighbours belong to other slabs. */
+/* If fewer objects than this were freed with the last object as one slab's, the array is not in order of slabs. */
 #define FEW 4u
 
 static size_t drop_nulls(size_t n, void **objects)
@@ -57,7 +58,7 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 		kmem_cache_free(cache, objects[0]);
 		return;
 	}
-	/* Engines with chains check each object anyway. */
+	/* For engines with a freelist each object is checked at its free: skip the search for NULL. */
 	const struct km_alloc_ops *ops = km_alloc_ops(cache);
 	if (ops->give) {
 		/* Hide the value from the compiler, so that the test above stays one instruction with its branch. */
@@ -81,7 +82,7 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 	const uint32_t mask = km_id_masks(id)->slab;
 	uint64_t limit = (uint64_t)1 << KM_ID_SHIFT;
 
-	/* In a register: the comparison is one operation with its branch; a shift and a branch are two. */
+	/* Keep the limit in a register: one comparison with its branch, in place of a shift and a branch. */
 	__asm__("" : "+r"(limit));
 	for (size_t i = 0; i < n; i++) {
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
@@ -97,7 +98,8 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
  * does not wait for the chain of loads from object to cache. Objects of chains go slab by slab, with as_last_time. */
 km_tls struct km_bulk_last km_bulk_last;
 
-/* Return the guess in place of the equal cache; the compiler must not know of the equality. */
+/* Returns: `cache`. Where the last array had the same cache, the result is taken from the thread's memory, so that the
+ * code does not wait for the load of `cache`. The compiler must not know that both are equal. */
 km_inline struct kmem_cache *as_last_time(struct kmem_cache *cache)
 {
 	struct kmem_cache *known = km_bulk_last.cache, *guess = known;
@@ -155,7 +157,8 @@ static void free_window(size_t n, void **objects)
 			n = free_run(owners[0], owners, n, objects);
 			continue;
 		}
-		/* NULL, large, foreign, or a slab known only by its page descriptor. */
+		/* A pointer without an entry in the page map: NULL, a large block, a foreign pointer, or a slab known
+		 * by its page descriptor only. */
 		km_free_any_miss(objects[0], "kfree_bulk");
 		n--;
 		owners[0] = owners[n];
@@ -163,7 +166,8 @@ static void free_window(size_t n, void **objects)
 	}
 }
 
-/* Free the objects at the end of the array in the slab of the last one, for engines with chains. */
+/* Free the last object and nearby objects of the same slab, for engines with a freelist. Returns: the number of objects
+ * left. */
 km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
 	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[n - 1]));
@@ -172,7 +176,8 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 	return ops && ops->give_last ? ops->give_last(cache, n, objects) : n;
 }
 
-/* Free the objects at the end of the array in kmalloc's sized cache. Returns: the number left. */
+/* Free the objects at the end of the array that are kmalloc blocks of an engine that serves by size. Returns: the
+ * number left. */
 static km_noinline size_t free_sized_last(size_t n, void **objects)
 {
 	size_t left = n;
@@ -182,13 +187,13 @@ static km_noinline size_t free_sized_last(size_t n, void **objects)
 	return left < n && km_alloc_give(km_kmalloc_sized, objects + left, n - left) ? left : n;
 }
 
-/* Free any array unlike the last one. */
+/* Free an array that is not of one cache, or not of the cache of the last array. */
 static km_noinline void free_mixed(size_t n, void **objects)
 {
 	while (n) {
 		size_t left = km_unlikely(km_kmalloc_sized != NULL) ? free_sized_last(n, objects) :
 								    free_slab_of_last(n, objects);
-		/* If the last slab had several objects at the end, the next slab may have several, too. */
+		/* Go on by slabs while the last slab had several objects. */
 		km_debug(left <= n, "at most n objects are left");
 		bool try_again = left < n && n - left >= FEW;
 
@@ -215,7 +220,8 @@ km_line_start void kfree_bulk(size_t n, void **objects)
 		free_mixed(n, objects);
 }
 
-/* Allocate up to n objects at once from an engine by size, as far as easily available. Returns: their number. */
+/* Allocate up to n objects at once from an engine that serves kmalloc by size, without the slow path. Returns: their
+ * number. */
 static size_t take_by_size(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

@@ -21,11 +21,13 @@ static const uint16_t sizes[] = {
 /* Cache id by km_kmalloc_step; 0 before the start. Entry 0 also stands for sizes that are too large. */
 static uint16_t id_of_size[KM_KMALLOC_STEPS] km_ids_near = { KM_ID_EMPTY };
 KM_ALLOC_NEAR(id_of_size)
-/* NULL for debugged caches, and while km_kmalloc_watch makes a cache observed: calls take the slow path. */
+/* Cache of each size; NULL for debugged caches, and while km_kmalloc_watch makes a cache observed: then calls take the
+ * slow path. */
 static struct kmem_cache *cache_of_size[KM_KMALLOC_STEPS];
-/* Bytes that a zeroing hit clears. cache_of_size can't supply the figure, where the entry may be NULL. */
+/* Bytes that a hit with __GFP_ZERO clears, by size; the cache is not asked, because cache_of_size may be NULL. */
 static uint16_t cleared_of_size[KM_KMALLOC_STEPS];
-/* The one cache of an engine that serves kmalloc by size. If set, all entries above are 0 and NULL. */
+/* The cache of all blocks of kmalloc, with an engine that serves kmalloc by size; else NULL. If set, all entries above
+ * are 0 and NULL. */
 struct kmem_cache *km_kmalloc_sized;
 /* Caches for __GFP_ACCOUNT, so that charged and uncharged objects never share a slab; NULL until a group exists. */
 static struct kmem_cache *charged_of_size[KM_KMALLOC_STEPS] km_sparse;
@@ -49,7 +51,8 @@ km_inline bool is_by_size(size_t size)
 	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
 }
 
-/* A gap before the header, where needed, aligns the bytes after the header. */
+/* Allocate a block from the cache of an engine that serves by size. The engine aligns the block behind its size
+ * header. */
 km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 {
 	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
@@ -71,7 +74,7 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 
 	if (km_likely(size <= km_load(&most_direct)))
 		cache = km_load_acquire(&charged_of_size[km_kmalloc_step(size)]);
-	/* The slow path tells a temporarily debugged cache the requested bytes. */
+	/* A cache with a debug shadow cache takes the slow path, which notes the requested bytes. */
 	if (km_unlikely(!cache || km_alloc_has_out(cache))) {
 		if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))))
 			p = km_large_cache_hit_charged(size, km_natural_align(size), gfp);
@@ -82,8 +85,8 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 	return kmem_cache_alloc(cache, gfp);
 }
 
-/* Hand out a group's object to a thread without a group, charged to the process's default objcg. Without a default
- * objcg the object goes back and the request starts again. */
+/* The thread has no group, but popped an object charged to a group: move the charge to the process's default objcg.
+ * Without a default objcg the object goes back and the request starts again. */
 static km_noinline void *account_default(struct kmem_cache *cache, size_t size, gfp_t gfp, void *object)
 {
 	struct obj_cgroup *objcg = km_load(&km_objcg_default);
@@ -106,7 +109,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	uint64_t *word;
 	bool own;
 
-	/* As in kmalloc. */
+	/* One conditional branch in all: rare requests choose entry 0, which is empty. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
 	step = km_evenly(!(gfp & KM_CHARGED_ODD)) ? step : 0;
 	void *object = km_alloc_owned_charged_id_of_size(step, objcg, &own);
@@ -278,7 +281,7 @@ static size_t first_step(unsigned class)
 	return class ? km_kmalloc_step(sizes[class - 1]) + 1 : 1;
 }
 
-/* Enter a cache, or NULL, for each size of a class. Release pairs with the acquire loads: the cache is complete. */
+/* Store a cache, or NULL, for each size of a class. Release pairs with the acquire loads: the cache is complete. */
 static void set_sizes(struct kmem_cache **table, unsigned class, struct kmem_cache *cache)
 {
 	km_debug(!cache || cache->layout.object_size == sizes[class], "the sizes of a class find its cache");
@@ -286,7 +289,7 @@ static void set_sizes(struct kmem_cache **table, unsigned class, struct kmem_cac
 		km_store_release(&table[step], cache);
 }
 
-/* Open the fast path for each size of a class. */
+/* Publish the cache's id for each size of a class, so that these sizes have a fast path. */
 static void show(struct kmem_cache *cache, uint16_t *ids, unsigned class,
 		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
@@ -351,7 +354,7 @@ bool km_kmalloc_start(void)
 	return all;
 }
 
-/* A reader finds the cache in `made` at all times. */
+/* Requests that find no cache in cache_of_size take it from `made`. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned class = 0; !km_hardening.random_caches && class < CLASSES; class++)
@@ -428,9 +431,9 @@ void kvfree_sensitive(const void *object, size_t bytes)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	/* Kernel: trusts the caller's size. */
+	/* Bound the size by the object's; the kernel trusts the caller's size. */
 	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
-	/* Keep the compiler from deleting the stores as dead. */
+	/* The asm keeps the compiler from deleting the stores of the wipe as dead. */
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
 }
@@ -463,15 +466,16 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return km_large_grown(size);
 }
 
-/* krealloc or kvrealloc: the function for a new object, and the least and greatest size that large.c may resize. */
+/* The differences of krealloc and kvrealloc: the function that allocates a new object, and the smallest and largest
+ * size that large.c may resize. */
 struct door {
 	const char *name;
 	void *(*get)(size_t size, gfp_t gfp);
 	size_t least, most;
 };
 
-/* The alignment promised for an object of this size. kvrealloc promises at most a page for large objects, so a
- * doubled object need not move for its alignment. */
+/* Returns: the alignment promised for an object of this size. kvrealloc promises at most a page for large objects, so
+ * that a doubled object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : km_natural_align(size);
@@ -503,7 +507,7 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 		return shrunk(object, size, usable, gfp);
 	if (km_unlikely(km_observed_sizes) && size > usable && stays && km_observed_grow(object, size, gfp))
 		return object;
-	/* A shrink can do without a smaller object: a failure is silent and puts no pressure on other caches. */
+	/* For a shrink the new object is optional: a failure is silent and does not drain other caches. */
 	if (size <= usable)
 		gfp = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN | __GFP_NORETRY;
 	void *moved = (size > usable ? get_grown(size, promised_align(size, door), gfp) : NULL) ?:

@@ -109,7 +109,7 @@ uint64_t km_large_owner(const void *p)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Count a block without a class. */
+/* Count a new block that belongs to no class, and mark its first page in the page map. */
 static void count_in(struct km_page *page)
 {
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
@@ -179,7 +179,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	void *p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p) && (*hopeless = !is_within_reach(bytes)))
 		return NULL;
-	/* Unused reserved address space may be in the way. */
+	/* Release unused reserved address space, and try again. */
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p))
@@ -191,7 +191,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	return p;
 }
 
-/* Try once. *hopeless is set if reclaim can't help. */
+/* Allocate a block by one attempt, as pages or as a mapping. *hopeless is set if reclaim can't help. */
 static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	void *p = NULL;
@@ -298,7 +298,7 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, class->layout.size);
 	own.ready = class;
-	/* With an alignment above the largest run of pages the block is a mapping, and belongs to no class. */
+	/* A block with a larger alignment than any run of pages is a mapping, and belongs to no class. */
 	if (!p && align <= KMALLOC_MAX_SIZE)
 		p = alloc_once(class->layout.size, align, &own, &hopeless);
 	km_debug(!p || page_of_block(p), "a block of a class has pages");
@@ -309,7 +309,7 @@ static void *take_grown(size_t bytes)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* A charged block goes back at once when freed, never to the pages kept for growth. */
+	/* Runs for growth are not used by threads whose blocks are charged, nor in handlers. */
 	if (km_thread.busy || km_account_here)
 		return NULL;
 	km_busy_scope(was);
@@ -411,7 +411,7 @@ static void *alloc_request(size_t asked, size_t align, struct km_request *reques
 
 	if (km_likely(p))
 		return p;
-	/* A page that does not fit is freed on the way, too. */
+	/* Covers frees on the way, too: a page that is not aligned, for example. */
 	bool calls = km_calls_begin(request->may_wait);
 	p = charged ? alloc_charged(bytes, align, request) : alloc_uncharged(bytes, align, request);
 	km_calls_end(calls);
@@ -530,7 +530,7 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 	km_pages_free_exact(page, pages);
 }
 
-/* Report a free once to the heap profile and the tracer. */
+/* Report a free to the profile and the tracer. */
 static km_noinline void tell_looking(const void *p, bool is_block)
 {
 	uint32_t looking = km_load(&km_alloc_probing);
@@ -691,7 +691,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
 	struct km_page *page = page_of_block(p);
 
-	/* Under debugging, a resized block must be a new block. */
+	/* Under debugging nothing is resized in place: the caller allocates a new block. */
 	if (km_unlikely(km_sanitizer.objects || km_large_fails || km_block_hooks))
 		return NULL;
 	if (!page) {

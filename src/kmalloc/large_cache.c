@@ -21,34 +21,34 @@
 
 #define CLASSES		KM_LARGE_CACHE_CLASSES
 #define FEWEST		KM_LARGE_CACHE_FEWEST
-#define WORTH		8u	/* requests after which a class is made */
+#define WORTH		8u	/* requests of a size before its class is made */
 #define SWINGS		8u	/* swings from empty to full after which the capacity doubles */
 #define FIRST_CAPACITY	2u
 #define MOST_CAPACITY	126u
-#define MOST_BYTES	((size_t)4 << 20)	/* bytes cached on a CPU, of one class, at most */
+#define MOST_BYTES	((size_t)4 << 20)	/* most bytes of one class cached on one CPU */
 /* Bound of all cached pages: a part of the pages in use, plus a floor. */
 #define PART		32u
 #define FLOOR_PAGES	1024u
-#define CPU_PAGES	256u	/* for each further CPU */
-#define LOOK_MS		50u	/* between two searches for idle classes */
+#define CPU_PAGES	256u	/* more floor pages for each CPU after the first */
+#define LOOK_MS		50u	/* ms between two searches for idle classes */
 
 struct class {
-	struct kmem_cache *cache;	/* NULL: not made yet */
-	uint32_t blocks;		/* sheaves of the class */
-	uint64_t mark;			/* digest of the per-CPU stacks at the last search */
-	uint32_t drained;		/* objects drained since the last shrink */
-	uint16_t asked;			/* requests while there is no cache; racy, a hint */
-	uint8_t swings;			/* swings from empty to full; racy, a hint */
-	bool starved;			/* ran empty since it was last full; racy, a hint */
+	struct kmem_cache *cache;	/* cache of the class; NULL: not made yet */
+	uint32_t blocks;		/* number of the class's sheaves on all CPUs */
+	uint64_t mark;			/* mark_of() at the last search for idle classes */
+	uint32_t drained;		/* blocks given back by a drain since the last shrink */
+	uint16_t asked;			/* requests since the start, while there is no cache; racy, a hint */
+	uint8_t swings;			/* changes from empty to full since the capacity last grew; racy, a hint */
+	bool starved;			/* the class ran empty since its sheaf was last full; racy, a hint */
 };
 
 static struct {
 	bool on;
 	uint64_t next_look_ms;
-	struct class class[2 * CLASSES];	/* uncharged, then charged */
+	struct class class[2 * CLASSES];	/* classes of uncharged blocks, then of charged blocks */
 	/* Charged class by number of pages; NULL where no class exists yet, and at both ends. */
 	struct kmem_cache *charged_of_pages[KM_LARGE_CACHE_PAGES + 2];
-	/* Protects the counts of sheaves and of pages that may be cached. */
+	/* Protects `blocks` of all classes and the number of pages that may be cached. */
 	struct km_lock lock;
 } ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
 
@@ -56,7 +56,7 @@ uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
 
 /* ------------------------------------------------------------------ classes */
 
-/* Requires: 0 < pages <= KM_LARGE_CACHE_PAGES. */
+/* Returns: the class of a block of so many pages. Requires: 0 < pages <= KM_LARGE_CACHE_PAGES. */
 static unsigned class_of(size_t pages)
 {
 	km_debug(pages && pages <= KM_LARGE_CACHE_PAGES, "a class has a page, and at most KM_LARGE_CACHE_PAGES");
@@ -94,7 +94,7 @@ static bool is_of_use(const struct kmem_cache *cache)
 	return cache->fast.id >= KM_MAP_FIRST && cache->fast.pcs.slot;
 }
 
-/* Context: registry locked. */
+/* Make the cache of a class. Context: registry locked. */
 static struct kmem_cache *make_locked(unsigned class, bool charged)
 {
 	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
@@ -128,7 +128,7 @@ static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool c
 	if (!km_load(&class->cache))
 		km_store_release(&class->cache, make_locked(class_of(pages), charged));
 	km_registry_unlock();
-	/* After a failure for lack of memory, a later request tries again, not the next one. */
+	/* After a failure wait for as many requests again. */
 	if (!km_load(&class->cache))
 		km_store(&class->asked, (uint16_t)0);
 	return km_load_acquire(&class->cache);
@@ -157,7 +157,8 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 	return cache && is_of_use(cache) ? cache : NULL;
 }
 
-/* Cache no blocks if every block must be checked, reported to a sanitizer, debugged, or may fail on purpose. */
+/* Allow cached blocks, unless every block must be checked, reported to a sanitizer, debugged, or may fail on
+ * purpose. */
 void km_large_cache_start(void)
 {
 	const bool unseen = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
@@ -183,7 +184,7 @@ static size_t charged_blocks(const struct kmem_cache *cache)
 	return blocks;
 }
 
-/* Returns: the pages for which all sheaves of all classes have room. */
+/* Returns: the pages that all sheaves of all classes have room for. */
 static size_t room_in_all(void)
 {
 	size_t pages = 0;
@@ -243,7 +244,7 @@ static km_cold bool drain_idle(const struct kmem_cache *wanting)
 	struct kmem_cache *idle[2 * CLASSES];
 	size_t count = 0;
 
-	/* Acquire: one thread searches at a time, near enough. */
+	/* Claim the search for this period: one thread at a time, near enough. */
 	if (km_thread.no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
 	for_each_class(class) {
@@ -297,7 +298,7 @@ void *km_large_cache_take(struct kmem_cache *class, size_t align)
 	return NULL;
 }
 
-/* The fast path is that of every cache with SLAB_ACCOUNT. kmalloc/large.c serves a miss. */
+/* Allocates as every cache with SLAB_ACCOUNT does. kmalloc/large.c serves a miss. */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
@@ -346,7 +347,7 @@ static void count(struct km_node_counts *counts, long blocks)
 		 "a block of a class is counted once");
 }
 
-/* A free looks up pages of the first range only. */
+/* A block outside of the first range joins no class, because a free reads the page map of the first range only. */
 bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait)
 {
 	struct km_slabs *n = node_of(class, page);
@@ -394,7 +395,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
-/* Give blocks back to the page layer. A drained charged block comes here directly. */
+/* Free blocks to the page layer. Called also for the blocks of a drained charged sheaf. */
 static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
@@ -447,7 +448,7 @@ void km_large_cache_fork(bool before, bool child)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
-	/* The first sheaf starts with the first capacity, because the grown capacity may have no room beside other
+	/* The first sheaf of a class starts with the first capacity: the grown capacity may have no room beside other
 	 * classes. */
 	if (!km_load(&of_cache(cache)->blocks))
 		km_alloc_resize(cache, cache->fast.capacity);
@@ -498,7 +499,7 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 	return km_sheaf_room(&cache->fast.pcs, full) != 0;
 }
 
-/* Spill half of a full sheaf, the blocks freed first. */
+/* Free half of the blocks of a full sheaf, those freed first. */
 static void **spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
@@ -533,8 +534,8 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	while (most > FIRST_CAPACITY && most * (size_t)cache->layout.size > MOST_BYTES)
 		most = (most + 2) / 2 - 2;
 	cache->form.slab_pages = cache->layout.size >> KM_PAGE_SHIFT;
-	/* A free on the fast path validates the address by its page: a page whose map entry marks the start of a
-	 * block. */
+	/* With these values a free on the fast path accepts exactly the addresses of pages whose map entry is the
+	 * class's id. */
 	cache->layout.order = cache->layout.min_order = 0;
 	cache->layout.objects = 1;
 	cache->fast.capacity = cache->tune.busy_capacity = FIRST_CAPACITY;
@@ -544,19 +545,19 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	return 0;
 }
 
-/* Returns: the number of blocks drained before. Context: the sheaves are drained already. */
+/* Returns: the number of blocks that the last drain freed. Context: the sheaves are drained already. */
 static size_t shrink(struct kmem_cache *cache)
 {
 	struct class *class = of_cache(cache);
 
-	/* A charged sheaf goes back together with its blocks, also if it is empty. */
+	/* A drained charged sheaf is freed also if it was empty: the bound may have changed. */
 	if (!km_load(&class->drained) && !is_charged(cache))
 		return 0;
 	km_large_cache_changed(0);
 	return km_swap_acquire(&class->drained, 0u);
 }
 
-/* Blocks of a class, counted by page descriptors. */
+/* Count of the allocated and cached blocks of a class, by page descriptors. */
 struct blocks {
 	const struct kmem_cache *cache;
 	size_t count, wrong;

@@ -43,13 +43,13 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 void *km_large_cache_take(struct kmem_cache *class, size_t align);
 /* Take any sufficiently large block cached on this CPU, for a request that may not wait. */
 void *km_large_cache_take_larger(size_t bytes, size_t align);
-/* Attach a live block to a class with as many pages, or detach a block from its class (page->cache). Both update
- * the count and the page map. join returns false if the class can't take the block, or if the node's lock is held
- * and may not be waited for. After leave, the page's owner word has the objcg of a charged block. */
+/* join attaches an allocated block to a class with as many pages; leave detaches a block from its class (page->cache).
+ * Both update the count and the page map. join returns false if the class can't take the block, or if the node's lock
+ * is held and may not be waited for. After leave, the page's owner word has the objcg of a charged block. */
 bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_large_cache_leave(struct km_page *page);
-/* Update the bound of free pages after a change of the bound of cached blocks and pages kept for growth. soon: pages
- * about to be cached. */
+/* Tell the page layer how many pages may be cached on CPUs, after this number has changed. soon: pages about to be
+ * cached. */
 void km_large_cache_changed(size_t soon);
 void km_large_cache_fork(bool before, bool child);
 

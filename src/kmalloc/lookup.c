@@ -59,7 +59,7 @@ static bool is_sized(const void *p, const char *function)
 
 	if (km_likely(sized->owns(page, p)))
 		return true;
-	/* A signal handler inside the allocator can't wait for the lock needed for the exact answer. */
+	/* A signal handler inside the allocator must not wait for the lock that the exact answer needs. */
 	km_busy_scope(was);
 	km_unreported_scope();
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
@@ -134,7 +134,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
 	size_t bytes = km_large_look(p);
-	/* A signal handler that interrupted the holder of the lock of the mapping table can't tell. */
+	/* Unknown: the handler interrupted the holder of the lock of the mapping table. */
 	if (bytes == SIZE_MAX)
 		return 0;
 	if (!bytes)

@@ -13,7 +13,7 @@
 
 #define COPIES 16u
 
-/* Make the table of copies. Several threads may race: one table stays. */
+/* Returns: the table of a plain cache's copies, made at the first call. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
 	struct kmem_cache **copies = km_load_acquire(&plain->ext.copies), **none = NULL;
@@ -33,7 +33,7 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	struct kmem_cache *copy;
 	char name[KM_NAME_BYTES];
 
-	/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
+	/* The copy's name: "kmalloc-64" becomes "kmalloc-rnd-01-64". */
 	const char *size = __builtin_strchr(plain->registry.name, '-');
 	if (!size)
 		return NULL;
@@ -67,7 +67,7 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 	return copy ?: plain;
 }
 
-/* A copy is tuned with its plain cache. */
+/* Finds the plain cache by the tuning, because a copy is tuned with its plain cache. */
 const struct kmem_cache *km_site_plain(const struct kmem_cache *cache)
 {
 	return cache->tune.tuned_with && cache->layout.flags & SLAB_KMALLOC ? cache->tune.tuned_with : cache;

@@ -12,27 +12,27 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages of a run, as of the largest block */
-/* Bound of the pages in all runs: a part of the pages in use, plus a floor, */
+#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* most pages of a run: those of the largest block */
+/* All runs together may hold this part of the pages in use, plus a floor, */
 #define PART		16u
 #define FLOOR_PAGES	256u
-/* ... plus the pages given back and taken again: for blocks growing again and again. */
+/* ... plus up to so many pages that were given back and soon taken again. */
 #define MOST_SWUNG	(2 * MOST_PAGES)
 
 struct run {
 	struct km_lock lock;
-	struct km_page *first;	/* first page of the run, or of its last pages */
+	struct km_page *first;	/* first page of the run */
 	uint32_t pages;
-	uint32_t allowed;	/* pages allowed in the run */
-	uint32_t gave;		/* pages given back for the bound and not taken again since */
+	uint32_t allowed;	/* pages that this run may hold */
+	uint32_t gave;		/* pages given back because of the bound, and not taken again since */
 	uint8_t node;
-	uint8_t looks;		/* looks since the last change */
+	uint8_t looks;		/* calls of km_growth_shed since the last change of the run */
 } km_aligned(64);
 
 static struct {
 	uint32_t slot;		/* per-CPU offset of struct run; 0: no runs */
-	size_t allowed, swung;	/* pages, of all runs; `swung` decays */
-	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs with a lock held by a fork */
+	size_t allowed, swung;	/* pages that all runs may hold; pages given back and taken again, which decays */
+	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs whose run is locked by a fork */
 } growth;
 
 uint32_t km_growth_at;
@@ -101,7 +101,8 @@ static void set(struct run *run, struct km_page *first, size_t pages)
 		 "a run changes under its lock, and has a bound");
 }
 
-/* Returns: the pages to take for a block of `pages`: as many again, as far as the run's bound allows. */
+/* Returns: the pages to take from free pages for a block of `pages`: twice as many, as far as the run's bound
+ * allows. */
 static size_t with_spare(struct run *run, size_t pages)
 {
 	uint32_t again = (uint32_t)km_min((size_t)run->gave, 2 * pages);
@@ -112,7 +113,7 @@ static size_t with_spare(struct run *run, size_t pages)
 	return km_min(pages + km_min(allow(run, pages), pages), MOST_PAGES);
 }
 
-/* Extend the run by free pages behind the end. Returns: false if there are too few. */
+/* Extend the run by the free pages behind its end, to `pages`. Returns: false if there are too few. */
 static bool fill(struct run *run, size_t pages)
 {
 	size_t all = with_spare(run, pages), had = run->pages;
@@ -125,7 +126,7 @@ static bool fill(struct run *run, size_t pages)
 	return true;
 }
 
-/* Move the run elsewhere, and free the old pages. */
+/* Let the run begin at other pages, and free its old pages. */
 static void replace(struct run *run, struct km_page *first, size_t pages, unsigned node)
 {
 	if (run->pages)
@@ -146,7 +147,7 @@ static bool fill_anew(struct run *run, size_t pages)
 	return page != NULL;
 }
 
-/* Extend a block by free pages behind the block, and begin the run behind them. */
+/* Extend a block by the free pages behind it, and make the rest of these pages this CPU's run. */
 static bool fill_behind(struct run *run, struct km_page *page, size_t have, size_t want)
 {
 	size_t all = with_spare(run, want);

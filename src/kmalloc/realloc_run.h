@@ -11,7 +11,7 @@
 
 #include "cache/cache.h"
 
-/* Allow runs. Context: called once, at the start. */
+/* Switch runs on, and allocate their per-CPU words. Context: called once, at the start. */
 void km_growth_start(void);
 
 /* Context of all functions below: km_thread.busy set, no lock of rank KM_RANK_GROWTH or above held. */

@@ -37,7 +37,7 @@
 #define KM_MALLOC_UNIT		16ul	/* bytes */
 #define KM_MALLOC_EVEN		8u
 #define KM_MALLOC_SPLIT		8u
-#define KM_MALLOC_PARTS		8u	/* of a class */
+#define KM_MALLOC_PARTS		8u	/* most parts of a class */
 #define KM_MALLOC_MAX_SMALL	32768ul	/* bytes; slabs of larger objects waste much (tests/promise/malloc_slabs.c) */
 
 /* Cached large blocks: the same rule, by pages. Less than an eighth of a block is surplus. */

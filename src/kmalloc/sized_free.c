@@ -57,7 +57,7 @@ static bool check_object(const struct kmem_cache *cache, const void *p, const st
 
 	if (!is_out(cache, p))
 		return true;
-	/* The requested bytes may be known exactly. */
+	/* Compare with the requested bytes if they are known exactly. */
 	size_t have = km_load(&cache->ext.hooks) && (cache->layout.flags & narrowed) == narrowed ?
 			      km_observed_bytes(cache, p) : 0;
 	if (have)

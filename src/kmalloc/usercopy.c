@@ -8,7 +8,7 @@
 #include "os/die.h"
 #include "cache/cache.h"
 
-/* The messages are the kernel's. */
+/* Reports a refused copy, in the kernel's words. */
 static km_cold bool refuse(const void *p, const char *name, const char *what, bool to_user, size_t offset, size_t bytes)
 {
 	km_warn("usercopy: Kernel memory %s attempt detected %s %s%s%s%s (offset %lu, size %lu)!",
@@ -79,7 +79,7 @@ bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)
 		return check_slab(head, p, bytes, to_user);
 	if (page && page->type == KM_PAGE_SHARED && !km_sized_owner(p))
 		return true;
-	/* For a kmalloc object by size, or a large block, the length is known at the start only. */
+	/* For a block of kmalloc by size or a large block, the length is known by its start only. */
 	size_t most = !page ? 0 : page->type == KM_PAGE_SHARED ? km_engine_sized()->usable(p) :
 		      page == head && page->type == KM_PAGE_LARGE && p == km_page_address(page) ?
 								 km_large_page_bytes(p) : 0;

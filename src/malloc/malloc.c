@@ -20,7 +20,7 @@
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
 extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
-/* ... and KMEM_OPTIONS=account. */
+/* A program linked with the archive gets KMEM_OPTIONS=account as well. */
 __attribute__((used)) static const struct obj_cgroup *const keep_account = &km_objcg_root;
 
 /* Below this size a copy costs less than taking pages. */
@@ -33,7 +33,7 @@ static void free_missed(void *p, const char *function) km_cold;
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* km_malloc_hit in the file of the table. */
+/* km_malloc_hit, from the table in this file. */
 km_inline void *hit(size_t size)
 {
 	return km_alloc_km_malloc_id(km_malloc_step(size));
@@ -59,10 +59,8 @@ KMEM_API km_hit_path void free(void *p)
 
 /* ------------------------------------------------------------------ before there is an allocator */
 
-/*
- * A function called during the library's start may allocate, and the start can't wait for itself. Such blocks come
- * from this array, each behind its size, and are never freed.
- */
+/* A function called during the library's start may allocate, and the start can't wait for itself. Such blocks come from
+ * this array, each behind its size, and are never freed. */
 static struct {
 	size_t used;
 	char bytes[16384] km_aligned(KM_MALLOC_ALIGN);
@@ -269,15 +267,13 @@ static bool is_enough(size_t have, size_t size)
 	return size <= have && size >= have / 2;
 }
 
-/*
- * Allocate a growing block in pages that can grow in place, because a block that grew once usually grows again.
- * Requires: the block is large, and whole pages waste less than an eighth of the size.
- */
+/* Allocate a growing block in pages that can grow in place, because a block that grew once usually grows again.
+ * Requires: the block is large, and whole pages waste less than an eighth of the size. */
 static void *get_grown(size_t size, size_t old)
 {
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
 
-	/* A charged block goes back at once when freed, never to the pages kept for growth. */
+	/* Not for charged blocks: they are freed to the system of pages at once, never kept for growth. */
 	if (km_unlikely(km_malloc_objcg()))
 		return NULL;
 	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
@@ -295,11 +291,9 @@ static size_t with_room_to_grow(size_t size, size_t old)
 	return exact && size > old && more <= KMALLOC_MAX_SIZE && km_large_may_have(more, gfp_here()) ? more : size;
 }
 
-/*
- * Resize a large block in place. An uncharged block is charged before it grows. If it can't grow here, it becomes
+/* Resize a large block in place. An uncharged block is charged before it grows. If it can't grow here, it becomes
  * uncharged again, because the move charges a new block. *refused: the objcg has no room for the growth, and so none
- * for a new block.
- */
+ * for a new block. */
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
 	const gfp_t gfp = gfp_here();
@@ -314,7 +308,7 @@ static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 	return same;
 }
 
-/* Keep a block in place for another size. */
+/* Keeps a block at its address for another size. Returns: p; NULL if the block must move. */
 static void *stays(void *p, size_t size)
 {
 	return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
@@ -330,7 +324,7 @@ static void *resize(void *p, size_t size)
 		old = km_malloc_usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
-	/* Large blocks decide themselves; early blocks are never so large. */
+	/* Large blocks are resized in place or moved by large.c's rules; early blocks are never so large. */
 	if ((large || old > KM_MALLOC_MAX_SMALL) && size > km_min(old, KM_MALLOC_MAX_SMALL)) {
 		bool refused;
 		void *same = resize_here(p, size, old, &refused);
@@ -346,7 +340,7 @@ static void *resize(void *p, size_t size)
 	void *moved = get_grown(size, old);
 	if (!moved)
 		moved = malloc(bytes = with_room_to_grow(size, old));
-	/* There may be memory for the requested size, though not for more; or another thread took the room. */
+	/* Try again with the requested size: there may be no memory for more, or another thread took the room. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved && size > old))
@@ -416,7 +410,7 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 	uintptr_t id = km_id_of(p);
 	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 
-	/* The ordinary cases of resize(): from an object to an object. */
+	/* The ordinary case: from an object to an object. */
 	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
 	    km_unlikely(km_looks_closer))
 		return realloc_slowly(p, size);
@@ -520,7 +514,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 	return aligned_missed(align, size);
 }
 
-/* heaptrack wraps neither memalign nor pvalloc: report the block. */
+/* Reports a block to heaptrack, which wraps neither memalign nor pvalloc. Returns: p. */
 static void *tell(void *p, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)))
@@ -530,7 +524,7 @@ static void *tell(void *p, size_t size)
 
 typedef void *aligned_fn(size_t align, size_t size);
 
-/* As in glibc, an odd alignment is rounded up. */
+/* Rounds an alignment up to a power of two, as glibc does. */
 km_inline void *memalign_by(aligned_fn *get, size_t align, size_t size)
 {
 	if (align > SIZE_MAX / 2 + 1) {
@@ -564,7 +558,7 @@ KMEM_API void *pvalloc(size_t size)
 
 /* ------------------------------------------------------------------ for defragmenters */
 
-/* Allocate in the fullest slab; without slabs, as malloc. */
+/* Allocates in the fullest partial slab; without a class for the size, as malloc. */
 void *kmem_malloc_fullest(size_t size)
 {
 	const gfp_t gfp = KM_MALLOC_GFP | __GFP_FULLEST;
@@ -584,10 +578,9 @@ void *kmem_malloc_fullest(size_t size)
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }
 
-/*
- * glibc also exports these names. A program may pass their blocks to free, and the reverse; wrappers of malloc do.
- * Other C libraries keep such names private. Here malloc is libkmem's own, even behind another malloc of the program.
- */
+/* glibc also exports these names. A program may pass their blocks to free, and the reverse; wrappers of malloc do.
+ * Other C libraries keep such names private. Here malloc is libkmem's own, even behind another malloc of the
+ * program. */
 #ifdef __GLIBC__
 KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }
 KMEM_API void __libc_free(void *p) { free(p); }

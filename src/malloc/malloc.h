@@ -10,18 +10,16 @@
 #include "kmalloc/size_classes.h"
 #include "os/secret.h"
 
-#define KM_MALLOC_ALIGN		16ul	/* of each block */
+#define KM_MALLOC_ALIGN		16ul	/* alignment of each block */
 #define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
 
 /* Cache id by km_malloc_step; 0 where no cache exists yet. The last entry has an always empty sheaf and stands
  * for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
-/*
- * malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
+/* malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
  * The table above is then empty, and km_malloc_uncharged_id has its entries. Charged blocks come from separate classes,
- * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes.
- */
+ * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes. */
 #pragma weak km_objcg_root	/* NULL in a build without groups */
 km_inline struct obj_cgroup *km_malloc_objcg(void)
 {
@@ -44,10 +42,8 @@ void km_malloc_show_first(void) km_cold;
  * its objects' requested bytes are recorded: km_malloc_observed then returns the cache. */
 struct kmem_cache *km_malloc_cache(size_t size);
 struct kmem_cache *km_malloc_observed(size_t size) km_cold;
-/*
- * By the same steps, the cache that a miss tries first: a cache with validated frees, if fast paths go by CPU. While
- * malloc is charged: the charged cache, or, until it exists, a cache without validated frees. NULL: none.
- */
+/* The cache that a miss tries first, by km_malloc_step: a cache with validated frees, if fast paths go by CPU. While
+ * malloc is charged: the charged cache, or, until it exists, a cache without validated frees. NULL: none. */
 extern km_hidden struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1];
 /* Allocate after a miss. km_malloc_missed: after a miss in km_malloc_first, too. Returns: NULL with ENOMEM. */
 void *km_malloc_miss(size_t size);
@@ -58,7 +54,8 @@ void *km_malloc_aligned(size_t align, size_t size);
 void km_malloc_free_miss(void *p, const char *function) km_cold;
 /* Free after a miss by a call that names the requested bytes and alignment. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller) km_cold;
-/* Usable bytes; libkmem's calloc and realloc, also if another library interposes malloc. */
+/* km_malloc_usable returns the usable bytes of a block. The others are libkmem's calloc and realloc, also if another
+ * library interposes malloc. */
 size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);
 void *km_malloc_realloc(void *p, size_t size);
@@ -116,7 +113,7 @@ km_inline void km_malloc_note_site(uintptr_t site)
 		km_thread.class_site = site;
 }
 
-/* Size 0 wraps to the last entry: it is rare, and so a miss. */
+/* Returns: the step of a size. Size 0 wraps to the last entry, which always misses. */
 km_inline size_t km_malloc_step(size_t size)
 {
 	return km_min((size - 1) / KM_MALLOC_UNIT, KM_MALLOC_STEPS);

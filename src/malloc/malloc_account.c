@@ -14,7 +14,8 @@
 /* The entries that malloc's table of sizes has while accounting is off: fast paths of threads without an objcg. */
 uint16_t km_malloc_uncharged_id[KM_MALLOC_STEPS + 1] km_sparse;
 
-/* Every path ends with a tail call, because callees identify malloc's caller by the return address. */
+/* Allocates after a miss while malloc is charged. Every path ends with a tail call, because callees identify malloc's
+ * caller by the return address. */
 km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 {
 	struct obj_cgroup *objcg = km_malloc_objcg();
@@ -24,7 +25,7 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 
 		return km_likely(p) ? p : km_malloc_missed(size);
 	}
-	/* Under observation the requested bytes must be recorded. */
+	/* Take the slow path where the requested bytes must be recorded. */
 	if (km_unlikely(!(cache->layout.flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
 	    km_unlikely(km_load(&km_alloc_probing)))
 		return km_malloc_missed(size);
@@ -43,10 +44,8 @@ bool km_malloc_is_uncharged(const void *p)
 	return bytes && !km_large_owner(p);
 }
 
-/*
- * Switch accounting. On: first misses check the mode, then all calls miss; off: the reverse order. A call under way
- * in another thread ends either way. Context: registry locked; a class made meanwhile follows the mode.
- */
+/* Switch accounting. On: first misses check the mode, then all calls miss; off: the reverse order. A call under way in
+ * another thread ends either way. Context: registry locked; a class made meanwhile follows the mode. */
 static void account(bool on)
 {
 	km_debug(km_thread.busy, "a lock is held by a busy thread");

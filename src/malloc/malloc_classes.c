@@ -15,7 +15,8 @@
 /* Waste that justifies a part, if the whole class had this size (plus four objects): another cache costs records,
  * and free objects in a slab or two. */
 #define WORTH_BYTES	((size_t)64 << 10)
-/* Lead in misses of one size over all others of its class. Each miss brings some dozens of blocks. */
+/* Number of misses by which one part must lead the others of its class before it is made. Each miss brings some dozens
+ * of blocks. */
 #define AHEAD		16u
 
 struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
@@ -45,7 +46,7 @@ static unsigned number_of(const struct class *class)
 	return (unsigned)number;
 }
 
-/* Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
+/* Returns: the class of a size. Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
 static struct class *class_of(size_t size, bool charged)
 {
 	const size_t below = size ? (size - 1) / KM_MALLOC_UNIT : 0;
@@ -85,7 +86,8 @@ static struct span span_of_part(struct span class, unsigned part)
  * is about to be published there, and has no leader. */
 static struct kmem_cache *make(const struct class *class, size_t bytes, bool dense, struct kmem_cache *const *leader)
 {
-	/* The size of the class is a multiple of `align`; an object with a canary or red zone is aligned as well. */
+	/* The cache's alignment: the largest power of two, up to a page, that divides the class's size; also with a
+	 * canary or red zone behind the object. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
 	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense, .singly = true,
 					.canary = true,
@@ -97,7 +99,8 @@ static struct kmem_cache *make(const struct class *class, size_t bytes, bool den
 			       SLAB_KMALLOC | (is_charged(class) ? SLAB_ACCOUNT : 0), &creation);
 }
 
-/* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */
+/* The function behind km_malloc_watch: as km_kmalloc_watch, for malloc's classes. A part records no requested bytes,
+ * because its sizes differ least. */
 static void watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
@@ -112,11 +115,9 @@ static void watch(struct kmem_cache *cache, bool observed)
 	}
 }
 
-/*
- * Let misses of these sizes try the cache first, if the mode allows. While malloc is charged, a charged cache
- * precedes an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking
- * the mode. Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete.
- */
+/* Let misses of these sizes try the cache first, if the mode allows. While malloc is charged, a charged cache precedes
+ * an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking the mode.
+ * Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete. */
 static void show_first(struct kmem_cache *cache, const struct class *class, struct span sizes)
 {
 	const bool asked = km_account_asks & KM_ASKS_MALLOC;
@@ -174,7 +175,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	km_busy_scope(was);
 	const struct span sizes = span_of(class);
 	struct kmem_cache *cache = make(class, sizes.bytes, false, &plain[number_of(class)].cache);
-	/* While objects are observed, no size has a fast path. */
+	/* A debugged cache becomes `observed`: no size of the class has a fast path. */
 	if (cache && km_is_debugged(cache))
 		km_cache_publish(&class->observed, cache);
 	else if (cache && km_cache_publish(&class->cache, cache))
@@ -240,7 +241,7 @@ static struct kmem_cache *cache_for_part(struct class *class, size_t size, struc
 	struct kmem_cache *own = km_load_acquire(&class->part[part]);
 	if (own)
 		return own;
-	/* An object takes less than twice the class's size. */
+	/* Not worth a part even if each object takes twice the class's size, or already tried. */
 	if (km_likely(has < WORTH_BYTES * 2) || km_load(&class->tried) >> part & 1)
 		return whole;
 	const struct span sizes = span_of_part(all, part);

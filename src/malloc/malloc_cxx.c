@@ -29,7 +29,7 @@
 
 typedef void handler_fn(void);
 
-/* std::get_new_handler() and std::__throw_bad_alloc(). */
+/* std::get_new_handler() and std::__throw_bad_alloc() of the C++ runtime, if linked. */
 __attribute__((weak)) handler_fn *_ZSt15get_new_handlerv(void);
 __attribute__((weak, noreturn)) void _ZSt17__throw_bad_allocv(void);
 
@@ -55,7 +55,7 @@ static _Noreturn void throw_bad_alloc(size_t size)
 static void *ask(size_t handler, size_t unused km_unused)
 {
 	((handler_fn *)handler)();
-	return &km_malloc_id;	/* anything but NULL: the handler returned */
+	return &km_malloc_id;	/* any pointer but NULL: the handler has returned */
 }
 
 /* Allocate, calling the handler until there is memory or no handler. The handler may free memory, or throw. */
@@ -119,7 +119,7 @@ OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t align km_unused)
 	km_malloc_free_miss(p, "operator delete");
 }
 
-/* libkmem's two forms of new, under other names, for comparison. */
+/* libkmem's plain and aligned new under other names, to compare with the names' definitions in the process. */
 static void *own_new(size_t size) __attribute__((alias("_Znwm")));
 static void *own_aligned_new(size_t size, size_t align) __attribute__((alias("_ZnwmSt11align_val_t")));
 

@@ -15,7 +15,7 @@
 #include "malloc.h"
 #include "malloc_throw.h"
 
-#pragma weak km_stack_forget	/* a build without debugging walks no stacks */
+#pragma weak km_stack_forget	/* weak, because a build without debugging walks no stacks */
 
 /* Find a symbol in a C++ runtime already loaded; the call loads no library. */
 void *km_loaded_symbol(const char *name)
@@ -34,7 +34,7 @@ void *km_loaded_symbol(const char *name)
 	return found;
 }
 
-/* Other libraries don't know the flag. */
+/* Only glibc has the flag RTLD_DEEPBIND. */
 #ifdef __GLIBC__
 
 static void *next_open, *next_close;
@@ -53,7 +53,7 @@ KMEM_API void *dlopen(const char *file, int mode)
 	return NEXT(dlopen, &next_open)(file, mode & ~RTLD_DEEPBIND);
 }
 
-/* Another library may be loaded at the address of the closed one, with other frames. */
+/* Forgets the frames of closed libraries, because another library may be loaded at their addresses. */
 KMEM_API int dlclose(void *handle)
 {
 	int error = NEXT(dlclose, &next_close)(handle);
@@ -67,11 +67,9 @@ KMEM_API int dlclose(void *handle)
 
 /* ------------------------------------------------------------------ other allocators */
 
-/*
- * A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program with calls of tc_malloc, mi_malloc
- * or the like gets memory of the other library there. libkmem neither counts nor limits this memory, and names the
- * library in one line. The symbols are weak, because most programs have neither library.
- */
+/* A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program with calls of tc_malloc, mi_malloc or
+ * the like gets memory of the other library there. libkmem neither counts nor limits this memory, and names the library
+ * in one line. The symbols are weak, because most programs have neither library. */
 __attribute__((weak)) void tc_malloc(void);
 __attribute__((weak)) void mi_malloc(void);
 

@@ -24,7 +24,7 @@ static int add_used(struct kmem_cache *cache, void *arg)
 	size_t *bytes = arg;
 
 	kmem_cache_get_stats(cache, &stats);
-	/* Objects in shared pages are counted there, to the byte. */
+	/* Skip a cache in shared pages: the shared pages are counted elsewhere, to the byte. */
 	if (!cache->layout.engine->shared_pages || stats.total_slabs)
 		*bytes += stats.active_objects * stats.size;
 	return 0;
@@ -62,7 +62,7 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 	rows.row = calloc(rows.room, sizeof(*rows.row));
 	if (!rows.row)
 		return;
-	/* A thread may be cancelled during the print of a row. */
+	/* Free the rows also if the thread is cancelled while it prints. */
 	pthread_cleanup_push(free, rows.row);
 	kmem_for_each_cache(collect_row, &rows);
 	for (size_t i = 0; i < rows.count; i++)
@@ -70,7 +70,7 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 	pthread_cleanup_pop(true);
 }
 
-/* Other libraries have none of these. */
+/* The functions below are glibc's only. */
 #ifdef __GLIBC__
 
 /* arena: pages in use, or free and not yet given back, touched or not; uordblks: bytes of them held by users;
@@ -151,7 +151,7 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	/* Never writes into a data file under descriptor 2. */
+	/* Writes to the standard error of the process's start, never into a data file under descriptor 2. */
 	int fd = km_stderr(true);
 
 	if (fd < 0)

@@ -88,7 +88,7 @@ KMEM_API size_t xallocx(void *p, size_t size km_unused, size_t extra km_unused, 
 	return sallocx(p, flags);
 }
 
-/* A lower bound, because malloc chooses the cache of a size at the first request. */
+/* Returns: the size of a block for this request, at least: malloc chooses the cache of a size at the first request. */
 KMEM_API size_t nallocx(size_t size, int flags)
 {
 	return km_max(size, ALIGN(flags)) <= PTRDIFF_MAX ? size : 0;
@@ -97,8 +97,8 @@ KMEM_API size_t nallocx(size_t size, int flags)
 /* ------------------------------------------------------------------ mallctl */
 
 enum value {
-	NOTHING,	/* writes are accepted and ignored */
-	PURGE,		/* returns free memory to the system */
+	NOTHING,	/* a write is accepted and ignored */
+	PURGE,		/* purges the free memory, as kmem_shrink_all */
 	VERSION, EPOCH, NONE, ONE, PAGE, ALLOCATED, ACTIVE, ACTIVE_PAGES, RESIDENT
 };
 
@@ -133,7 +133,7 @@ static const struct control {
 	{ "stats.arenas.#.small.allocated", sizeof(size_t), ALLOCATED },
 	{ "stats.arenas.#.large.allocated", sizeof(size_t), NONE },
 };
-#define MOST_PARTS	5u	/* of a name, separated by dots */
+#define MOST_PARTS	5u	/* most parts of a name, separated by dots */
 #define ALL_ARENAS	4096u
 
 static size_t figure(enum value value)
@@ -152,7 +152,7 @@ static size_t figure(enum value value)
 	return value == ACTIVE ? active : active / KM_PAGE_SIZE;
 }
 
-/* All memory counts as memory of arena 0. */
+/* Returns: the value of a statistic; all memory counts as arena 0's. */
 static size_t answer(enum value value, size_t arena)
 {
 	switch (value) {
@@ -190,7 +190,7 @@ static size_t match(const char *pattern, const char *name, size_t *mib)
 	return *name ? 0 : part + 1;
 }
 
-/* mib[0] is the index of the control. */
+/* Translates a name into mib: mib[0] is the index in `controls`, then the numbers in the name. */
 KMEM_API int mallctlnametomib(const char *name, size_t *mib, size_t *length)
 {
 	size_t found[MOST_PARTS] = { 0 }, parts;

@@ -50,7 +50,8 @@ __attribute__((constructor(102))) static void decide(void)
 	free(block);
 }
 
-/* kmalloc, mallocx and other functions of libkmem alone return libkmem's blocks in this kind of process, too. */
+/* Returns: whether p is a block of the program's malloc; false for blocks of kmalloc, mallocx and other functions of
+ * libkmem, which exist in such a process, too. */
 bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
@@ -65,7 +66,8 @@ void *km_malloc_by_them(size_t align, size_t size)
 	km_debug(km_malloc_is_theirs && !is_behind, "blocks of another malloc exist only with another malloc");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
-	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
+	/* Calls the program's posix_memalign. If the name leads back to libkmem's, in_their_malloc ends the
+	 * recursion. */
 	if (!km_thread.in_their_malloc && !IS_HERE(posix_memalign)) {
 		km_thread.in_their_malloc = true;
 		int error = posix_memalign(&block, align, size);
@@ -73,7 +75,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 		errno = error ?: errno;
 		return error ? NULL : block;
 	}
-	/* The program's malloc may return an aligned block by chance. */
+	/* Without posix_memalign try malloc: the block may be aligned by chance. */
 	block = malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align);
 	if (!((uintptr_t)block & (align - 1)))
 		return block;
@@ -88,7 +90,7 @@ void km_malloc_free_by_them(void *p)
 	free(p);
 }
 
-/* Calls the process's realloc, as libc's reallocarray does. */
+/* Calls realloc by its name, so the program's, as libc's reallocarray does. */
 KMEM_API void *reallocarray(void *p, size_t n, size_t size)
 {
 	size_t bytes;

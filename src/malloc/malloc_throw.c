@@ -31,10 +31,8 @@ km_hidden _Unwind_Reason_Code km_caught_personality(int version, _Unwind_Action 
 						    struct _Unwind_Context *context);
 km_hidden void km_caught_end(struct _Unwind_Exception *exception);
 
-/*
- * The unwinder calls twice: in the search phase for a handler, before any frame is unwound, and then for the place to
- * continue. A forced unwinding ends a thread and is never caught.
- */
+/* The unwinder calls twice: in the search phase for a handler, before any frame is unwound, and then for the place to
+ * continue. A forced unwinding ends a thread and is never caught. */
 __attribute__((used)) _Unwind_Reason_Code km_caught_personality(int version, _Unwind_Action actions,
 								_Unwind_Exception_Class class km_unused,
 								struct _Unwind_Exception *exception,

@@ -44,7 +44,8 @@ bool mem_cgroup_account_all(bool on)
 	return was;
 }
 
-/* If a group is charged for the whole process, malloc's ordinary caches are charged already. */
+/* Executes mem_cgroup_account_malloc. With a group charged for the whole process (option account) malloc's ordinary
+ * caches are charged already. */
 int km_memcg_account_malloc(bool on)
 {
 	if (!km_malloc_ops || km_options.engine->shared_pages)
@@ -105,7 +106,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
 	if (!km_is_charged(cache) && !km_alloc_begin_charging(cache, gfp))
 		return false;
-	/* Already charged. Kernel: true as well. */
+	/* true also if the object is charged already, as in the kernel */
 	if (km_object_owner(cache, object))
 		return true;
 	return km_objcg_charge(objcg, cache->memcg.charge, gfp) && km_charged_name(cache, gfp, objcg, &object, 1);

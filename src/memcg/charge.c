@@ -21,19 +21,19 @@
 /*
  * The order of steps is the same for one object and for many:
  *
- *	in	1. bytes are charged	2. the object is taken from beneath	3. its word names the objcg
- *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
+ *	allocation	1. charge the bytes	2. take the object from the layer below		3. set its owner word
+ *	free		1. clear the owner word	2. uncharge the object's bytes	3. give the object to the layer below
  *
- * In: the charge may wait, reclaim, call back, and is refused most often. The charge comes first, while there is
- * nothing to undo. The bytes just charged keep the objcg alive. Until step 3 no thread reads the old value of the
- * owner word: the word counts only for an allocated object, or an object on a charged sheaf.
+ * Allocation: the charge may wait, reclaim, call back, and is the step most often refused. The charge comes first,
+ * because then nothing must be undone. The bytes just charged keep the objcg alive. Until step 3 no thread reads the
+ * old value of the owner word: the word counts only for an allocated object, or an object on a charged sheaf.
  *
- * Out: as soon as the object is in the layer beneath, another thread may allocate the object and set the owner word.
- * So the word must be cleared before. The uncharge is the last use of the objcg: with the last byte the objcg may
- * end. For the length of one call an object may be charged without being allocated, and a limit refuses a little early.
+ * Free: as soon as the object is in the layer below, another thread may allocate the object and set the owner word. So
+ * the word must be cleared before. The uncharge is the last use of the objcg: the objcg may end with its last byte.
+ * During one call an object may be charged without being allocated, and a limit refuses a little early.
  */
 
-/* Returns whether objects may go directly to and from the plain sheaf: the cache has no observers and no checks. */
+/* Returns whether this file may use the CPU's plain sheaf without the layers below: no observers, and no checks. */
 km_inline bool has_plain_pcs(const struct kmem_cache *cache)
 {
 	return cache->layout.engine->front == KM_PERCPU_SHEAVES && !km_is_seen(cache) && !cache->layout.checked;
@@ -81,7 +81,7 @@ static void *alloc_one(struct kmem_cache *cache, gfp_t gfp, int node, struct obj
 }
 
 /*
- * Serves a miss. If gfp forbids waiting, the thread makes no system call in this scope: every lock in the layers
+ * Serves a miss. If gfp forbids waiting, the thread makes no system call in this function: every lock in the layers
  * beneath spins instead of sleeping (km_thread.no_calls). The scope begins here once, so that no function beneath
  * needs gfp for this purpose. Keeps errno over the refill: the caller did not ask for the refill, and half a sheaf may
  * be refused where one object is not. With per-CPU areas, and if every object is charged, the fast path has just found
@@ -127,7 +127,8 @@ km_inline bool sheaf_is_of_another(const struct kmem_cache *cache, uintptr_t oth
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
 }
 
-/* Finishes alloc_direct after the charge: the plain sheaf was empty, or the word of the object's slab must change. */
+/* Ends alloc_direct after the charge, where the plain sheaf was empty (object NULL), or the owner word could not be set
+ * quickly. If the owner can't be set, undoes both steps, and allocates by alloc_slowly. */
 static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
@@ -140,8 +141,8 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
-/* Between the two per-CPU operations the thread may migrate, or run a signal handler, without harm: bytes taken out of
- * a stock belong to the thread, and keep the objcg alive. */
+/* Takes the bytes from the byte stock, then pops an object from the plain sheaf. In between the thread may migrate, or
+ * run a signal handler: bytes taken out of a stock belong to the thread, and keep the objcg alive. */
 km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
@@ -155,9 +156,9 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 }
 
 /*
- * Frees on the direct path. Returns: false where nothing was done: in mode `drain`, where the CPU's one stock may
- * belong to another objcg, or if the bytes do not fit into this CPU's stock word. After the put the objcg must not be
- * read: another thread may take its last byte out of the stock at once.
+ * Puts the object's bytes into the objcg's byte stock, and the object on the plain sheaf. Returns: false where nothing
+ * was done: in mode `drain`, where the CPU's one byte stock may belong to another objcg, or if the byte stock is closed
+ * or full. After the put the objcg must not be read: another thread may take its last byte out of the stock at once.
  */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
@@ -173,7 +174,8 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 	return true;
 }
 
-/* Refunds the former owner. A separate function, for a tail call: so recharge() saves no registers. */
+/* Uncharges the former owner's bytes, and returns `object`. A tail call of recharge(), so recharge() saves no
+ * registers. */
 static km_noinline void *refund(struct obj_cgroup *owner, uint64_t bytes, void *object)
 {
 	km_objcg_uncharge(owner, bytes);
@@ -181,7 +183,8 @@ static km_noinline void *refund(struct obj_cgroup *owner, uint64_t bytes, void *
 }
 #endif
 
-/* Allocates while sheaves have owners: the direct path while the CPU's sheaf is another objcg's, else alloc_slowly. */
+/* Allocates while each charged sheaf has one owner: by alloc_direct while the CPU's sheaf is another objcg's and the
+ * thread does not insist on a sheaf of its own (KM_CHARGED_INSIST), else by alloc_slowly. */
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	km_charged_mix(cache, gfp);
@@ -258,7 +261,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 #ifdef KMEM_HAVE_RSEQ
 	const intptr_t rseq = km_rseq;
 
-	/* The object's own word, not the page's. */
+	/* Only if `word` is the object's entry in a vector, not the page's word. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) &&
 	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge))) {
@@ -276,7 +279,8 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	return recharge_slowly(cache, gfp, objcg, object);
 }
 
-/* Pops from a mixed sheaf for requests without the fast path: uncharged requests, or caches with child caches. */
+/* Pops from the mixed sheaf after a miss, and recharges an object of another owner. Hits never come here, but uncharged
+ * requests, and requests to caches with child caches, always do. */
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;
@@ -292,8 +296,8 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 
-/* Allocates a zeroed object. Without an objcg of the thread (the default is charged), the fast path passes __GFP_ZERO
- * on without a look at the charged sheaf. */
+/* Allocates a zeroed object. Tries the charged sheaf first: where the default objcg is charged, the fast path sends
+ * requests with __GFP_ZERO here without a pop. */
 static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
@@ -309,8 +313,8 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 
 /*
  * Allocates after a miss of the fast path. The order of the tests matters. A private group's object must come from
- * the group's child cache in all cases, or destroy_all would miss the object. A mixed cache must not use the owned
- * sheaf, because the owned sheaf is closed for ever.
+ * the group's child cache in all cases, or mem_cgroup_destroy_all would miss the object. With mixed sheaves the owned
+ * sheaf must not be used: the owned sheaf is closed for ever.
  */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {

@@ -4,16 +4,16 @@
  * only where the owner word of the object, or of its page, says so. Every other object is charged to the caller's
  * objcg, and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
- * A page with one owner has many of the objects, or one: the last eight objects tell. If many, eight at a time are
- * compared with the page's address alone; a lone object is looked up by its page's word. A memory of other pages is
- * not worth a badly predicted branch.
+ * To find a run of objects with one owner, a page of one owner is taken for a page with many of the objects, if the
+ * last eight objects lie in the page: then eight addresses at a time are compared with the page's address. Else each
+ * object's page word is read.
  */
 #include "charged_sheaf.h"
 #include "child_cache.h"
 
 typedef uint64_t lanes __attribute__((vector_size(16)));
 
-/* Returns whether all eight lie in the page. */
+/* Returns whether all eight objects lie in the page. */
 km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
 {
 	const lanes pages = { page, page };
@@ -55,8 +55,8 @@ km_inline bool page_is_owners(const struct words *words, uintptr_t object, uint6
 	return km_likely(index < words->pages) && km_load(&words->word[index]) == owner;
 }
 
-/* The same walk, while the objects lie in pages of `owner`. Ends early before an object in one page with the object
- * behind: the caller goes on with beyond_page or beyond_vector. */
+/* As beyond_page, while the page words of the objects name `owner`. Ends early before an object in the same page as
+ * the object looked at last: the caller goes on with beyond_page or beyond_vector. */
 km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_t *objects, uint64_t owner)
 {
 	size_t left = n;
@@ -78,7 +78,7 @@ km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_
 	return left;
 }
 
-/* Returns whether all four lie in the page. */
+/* Returns whether all four objects lie in the page. */
 km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 {
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
@@ -91,7 +91,7 @@ km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
 }
 
-/* The same walk, while the objects lie in the page and have this owner, for a page with a vector. seen: the page's
+/* As beyond_page, while the objects lie in the page and have this owner; for a page with a vector. seen: the page's
  * word. The vector is found from the address of any object in the page, so that a lookup is a shift and a
  * comparison. */
 static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t shift, size_t n,
@@ -188,8 +188,8 @@ km_inline bool may_take(const struct obj_cgroup *objcg)
 	return km_likely(!objcg->private) && km_likely(objcg != &km_objcg_root);
 }
 
-/* Objects go back as gfp allows. An offline private group takes objects as its parent does, but not on the fast
- * path. */
+/* Charges objects[0, others) by take_others. For an online private group or the root all objects are freed instead, and
+ * the result is 0. No system call is made if gfp forbids waiting. */
 static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 					       size_t others, size_t n, void **objects)
 {
@@ -203,7 +203,8 @@ static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t g
 	return taken;
 }
 
-/* The fast path calls this function, too. */
+/* Recharges objects[0, n), popped from a mixed sheaf, to objcg. Returns: n; 0 or SIZE_MAX after all objects were freed
+ * (struct km_alloc_ops). Called by the fast path and by the miss. */
 km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 					      void **objects)
 {
@@ -216,10 +217,10 @@ km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gf
 /* ------------------------------------------------------------------ many objects, in and out */
 
 /*
- * Pops objects from the end of the charged sheaf. On a mixed sheaf objects of the caller's objcg cost nothing; others
- * are charged to the objcg in runs. The remainder is charged and allocated from the layer beneath. If the remainder is
- * refused, all popped objects go back as the caller's, because by now all are charged to the caller's objcg. Without an
- * object the thread makes the group the owner of the CPU's sheaf, so that the frees of the objects find their sheaf.
+ * Pops objects from the charged sheaf into the end of the array. Popped objects of other owners (mixed sheaf) are
+ * recharged to objcg in runs. Missing objects are charged and allocated from the layer below. If their charge is
+ * refused, the popped objects are freed and uncharged from objcg, because all are charged to objcg by now. If no object
+ * was popped, objcg becomes the owner of the CPU's sheaf, so that the frees of the objects find a sheaf.
  */
 static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
@@ -244,7 +245,8 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 	return false;
 }
 
-/* The objects of `all` already taken are charged; or charging began meanwhile, and they are uncharged. */
+/* After a failure objects[n, all), which the caller had already, are freed by km_free_bulk: their owner words tell
+ * whether they are charged. */
 int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
@@ -259,9 +261,9 @@ int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t 
 }
 
 /*
- * Frees from the end of the array, run by run. A run has one cache or child cache, and one owner, so that its bytes
- * go back in one sum. On a mixed sheaf a run has all owners, and stays charged as far as there is room. Each run is
- * finished before the next is looked at; a handler between two runs finds no half-done run.
+ * Frees from the end of the array, run by run. The objects of a run have one cache or child cache and one owner, so
+ * one push or one uncharge serves the run. With mixed sheaves a run may have many owners: objects that fit on the CPU's
+ * sheaf stay charged, the others are uncharged. Each run is finished before the next is looked at.
  */
 void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {

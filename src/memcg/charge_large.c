@@ -1,10 +1,9 @@
 /*
- * charge_large.c: charges of cached large blocks, the objects of classes with SLAB_ACCOUNT (kmalloc/large_cache.h).
- * The fast path and frees are those of charged objects; this file serves misses. Invariants: a block of a large
- * class, allocated or on a charged sheaf, is charged to the objcg in its page's word, in whole pages and no more. A
- * block refused here is tried again by kmalloc/large.c, with exactly the pages requested: so no request is refused
- * because of the class's size. Private groups use no cached large blocks: their blocks are linked, to be freed
- * together.
+ * charge_large.c: charges of cached large blocks, the objects of classes with SLAB_ACCOUNT (kmalloc/large_cache.h). The
+ * fast path and frees are those of charged objects; this file serves misses. Invariants: a block of a large class,
+ * allocated or on a charged sheaf, is charged to the objcg in its page's word, in whole pages and no more. A block
+ * refused here is tried again by kmalloc/large.c, with exactly the pages requested: so no request is refused because of
+ * the class's size. Private groups use no cached large blocks: their blocks are linked, for mem_cgroup_destroy_all.
  */
 #include <errno.h>
 

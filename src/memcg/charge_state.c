@@ -31,7 +31,7 @@
 #include "charged_sheaf.h"
 
 #define PCS_BYTES ((size_t)64 << 10)
-#define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
+#define BLOCKS_BYTES ((size_t)256 << 10)	/* a charged sheaf of large blocks: the pages of a page stock's group */
 
 static void close_charged(struct kmem_cache *cache)
 {
@@ -49,7 +49,7 @@ void km_charge_close(struct kmem_cache *cache)
 	km_store(&cache->memcg.charged.inner.pcs, 0u);
 }
 
-/* Observers would miss the traffic of an open sheaf, so the sheaves stay closed for observed caches. */
+/* Opens the charged sheaves, except of an observed cache: hits on an open sheaf do not call the observers. */
 static void open_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&km_drain_lock), "per-CPU sheaves closed here are opened again here");
@@ -144,7 +144,7 @@ static void mix(struct kmem_cache *cache)
 		enter(cache, KM_CHARGING_OWNED);
 		return;
 	}
-	/* No sheaf has one owner any more: a named owner would pop without a check of the owner word. */
+	/* Clear each sheaf's owner: else this owner's threads would pop without reading the objects' owner words. */
 	km_for_each_cpu(cpu)
 		km_owned_rename_cpu(&cache->memcg.charged, cpu, KM_OBJCGS_DIFFER);
 	mixed->sheaf_mask = mixed->inner.mask = cache->memcg.charged.sheaf_mask;
@@ -170,8 +170,7 @@ static void differ(struct kmem_cache *cache, uint32_t parent)
 		if (km_cache_is(cache, KM_CACHE_SIZE_CHARGED))
 			km_alloc_show_entries(cache, false);
 	}
-	/* Release pairs with the acquire of a thread that reads this word: the sheaves closed above are closed for
-	 * the thread. */
+	/* Release pairs with the acquire in km_objcgs_note: a thread that reads DIFFER finds the sheaves closed. */
 	km_store_release(&cache->memcg.objcg, KM_OBJCGS_DIFFER);
 	if (from == KM_CHARGING_ONE || from == KM_CHARGING_ONE_OWNED)
 		enter(cache, from == KM_CHARGING_ONE ? KM_CHARGING_DUE : KM_CHARGING_OWNED);
@@ -185,7 +184,7 @@ bool km_charged_differ(struct kmem_cache *cache, uint32_t parent, bool may_wait)
 {
 	if (!km_lock_may(&km_drain_lock, may_wait))
 		return false;
-	/* Another thread may have been faster. */
+	/* Look again with the lock held: another thread may have announced the second objcg. */
 	if (parent || km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER)
 		differ(cache, parent);
 	if (may_wait && cache->memcg.charged.slot && (is_due(cache) || km_charged_is_mixed(cache))) {
@@ -304,18 +303,20 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 	km_sub(&cache->memcg.charged_sheaves, 1u);
 }
 
-/* For reads only: under disciplines without rseq the objects change meanwhile. */
+/* Returns the objects of a CPU's charged sheaf, from `top` on, for reads only: under disciplines without rseq another
+ * thread may pop and push meanwhile. */
 static void *const *objects_on(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (void *const *)(km_area(cpu) + km_pcs_top_cpu(pcs, cpu));
 }
 
-/* The objects of a CPU's charged sheaf on their way out. Static, because a handler's stack is small. */
+/* The objects that a drain takes off one CPU's charged sheaf. Static, because a handler's stack is small. Guarded by
+ * km_drain_lock. */
 static void *taken[KM_CHARGED_MOST];
 
 /*
- * Takes the CPU's charged objects, if `how` selects the owner, and the sheaf: a sheaf without an owner must not stay.
- * The owner named by an empty sheaf may be gone, and must not be read.
+ * If `how` selects the CPU's charged sheaf, takes all objects off the sheaf, and frees the sheaf. An empty sheaf is
+ * freed without asking how->which, because the objcg that owned an empty sheaf may be released already.
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg)
 {
@@ -335,8 +336,8 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg
 	release_sheaf(cache, cpu);
 }
 
-/* Requires: closed, and no per-CPU operation holds the offset. Takes the objects pushed since the last drain, and all
- * sheaves. */
+/* Frees all charged sheaves of the cache with their objects, and the per-CPU offset, at the end of the cache. Requires:
+ * the sheaves are closed, and no thread is in a per-CPU operation on them. */
 void km_charge_release(struct kmem_cache *cache)
 {
 	struct km_pcs *pcs = &cache->memcg.charged;
@@ -355,7 +356,8 @@ void km_charge_release(struct kmem_cache *cache)
 	}
 }
 
-/* Takes this CPU's objects without a fence, all or nothing. The owner is checked after the pop. */
+/* Where the system refuses a fence: pops all objects of this CPU's charged sheaf, and pushes them back if how->which
+ * does not select the sheaf. */
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
 	uint64_t owner = km_charged_owner(cache, km_owned_owner(&cache->memcg.charged));
@@ -370,7 +372,8 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 		how->take(cache, owner, there, count, how->arg);
 }
 
-/* Drains the charged sheaves, as do_closed does, and selects objects by owner. */
+/* Drains the charged sheaves that `how` selects. unused: no thread uses the caches, so a refused fence does not matter.
+ * places: the CPUs; NULL: all. */
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct km_cpu_list *places)
 {
@@ -404,7 +407,7 @@ void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struc
 	drain_charged(caches, count, false, how, NULL);
 }
 
-/* The hook of alloc/drain.c: drains all objects on these CPUs. */
+/* Called by alloc/drain.c through km_charge_ops: drains all charged sheaves on the CPUs `places`. */
 void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places)
 {
 	drain_charged(caches, count, unused, &km_charge_drain_all, places);

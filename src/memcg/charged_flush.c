@@ -17,8 +17,8 @@ static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects,
 
 const struct km_charged_drain km_charge_drain_all = { NULL, take_back, NULL };
 
-/* Returns whether one of the objects is charged to the group, or to a group below. One look-up for a run of one
- * owner. */
+/* Returns whether one of the objects is charged to the group `arg`, or to a group below `arg`. owner: the objcg charged
+ * for all objects, or KM_OBJCGS_DIFFER. */
 static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
 	uint64_t last = 0;
@@ -35,7 +35,7 @@ static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *object
 	return false;
 }
 
-/* Charged caches that share a fence. Guarded by the registry lock. */
+/* Caches whose charged sheaves the next flush_gathered drains with one fence. Guarded by the registry lock. */
 static struct {
 	struct kmem_cache *cache[128];
 	size_t count;
@@ -50,14 +50,13 @@ static void flush_gathered(struct mem_cgroup *root)
 	gathered.count = 0;
 }
 
-/* Returns the bytes on the cache's charged sheaves. All objects of a mixed sheaf count: the sheaf does not name their
- * owners. Another thread may make the sheaves mixed meanwhile, so each owner word is read once, and tells by itself.
- * For the root an empty sheaf counts, too: with charged sheaves off no sheaf may be used. */
+/* Returns the bytes of objects on the cache's charged sheaves of `root` and groups below. All objects of a mixed sheaf
+ * count, whoever is charged. For the tree's root each sheaf adds one byte, so that empty sheaves are flushed, too. */
 static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
 
-	/* A thread that makes a sheaf counts the sheaf before setting the bit. */
+	/* Look again after clearing the bit: a thread that installs a sheaf counts the sheaf, then sets the bit. */
 	if (!km_load(&cache->memcg.charged_sheaves)) {
 		km_alloc_set_ready(cache, false);
 		if (km_load(&cache->memcg.charged_sheaves))
@@ -75,8 +74,8 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
 	return bytes;
 }
 
-/* Returns the bytes that whole slabs may give back. A slab of the smallest order has at least its share of a usual
- * slab's objects, less one. */
+/* Returns the bytes of a child cache's slabs if a flush may free a slab: frees are deferred, or the free objects are as
+ * many as a slab of the smallest order has; else 0. */
 static uint64_t ready_in_child(struct kmem_cache *child)
 {
 	const size_t objects = km_max(child->layout.objects >> (child->layout.order - child->layout.min_order), 2u) - 1;
@@ -89,12 +88,12 @@ static uint64_t ready_in_child(struct kmem_cache *child)
 
 struct flush {
 	struct mem_cgroup *root;
-	bool look;			/* only sum up the bytes */
+	bool look;			/* true: only sum up the bytes; nothing is flushed */
 	uint64_t bytes;			/* an upper bound of the bytes that would come back */
 	unsigned children;
 };
-/* At most so many child caches are looked at in vain at each flush; further child caches are drained, and then
- * skipped until their next miss. */
+/* A flush skips the first MOST_CHILDREN child caches without bytes to give back. Later child caches are drained anyway,
+ * so that the next flush does not visit them before their next miss. */
 #define MOST_CHILDREN	32u
 
 static int flush_cache(struct kmem_cache *cache, void *arg)
@@ -116,8 +115,8 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Flushes, or looks at, all caches with cached objects. A mixed sheaf is given back whole if one of its objects is the
- * group's: to pick out single objects would take a look at each, with the sheaf closed to all threads. */
+/* Flushes all caches with cached objects of `root` and groups below; with `look` only sums up the bytes. All objects of
+ * a mixed sheaf are flushed if one is charged to such a group. Returns: an upper bound of the bytes. */
 static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
 	struct flush flush = { root, look, 0, 0 };
@@ -137,11 +136,11 @@ void km_memcg_flush_pcs(struct mem_cgroup *root)
 
 /* ------------------------------------------------------------------ unused bytes */
 
-#define LOOKS	3		/* looks, until no other thread disturbs one */
+#define LOOKS	3		/* attempts to sum up while no other thread moves bytes */
 
 /*
- * Returns the bytes charged and unused in the words of all CPUs, and on no CPU, of the group's objcg and of orphans
- * that point to the group. Left-behind words (make_good) count only for bytes not yet given back.
+ * Returns the charged, unused bytes of all objcgs that point to the group: the byte stocks of all CPUs, and
+ * nr_charged_bytes. Of a byte stock that was left behind (`words`), bytes already given back (`left`) do not count.
  */
 static uint64_t in_words(const struct mem_cgroup *group)
 {
@@ -159,8 +158,8 @@ static uint64_t in_words(const struct mem_cgroup *group)
 	return (uint64_t)km_max(bytes, (int64_t)0);
 }
 
-/* Returns the bytes in stocks, at least `most` or all. Each word is read by itself. Requires the tree lock: going
- * offline frees the words. */
+/* Returns the bytes in page stocks and byte stocks of `root`, and with `below` of all groups below; stops early at
+ * `most` bytes. Requires: tree lock held, because mem_cgroup_offline frees the words. */
 static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t most)
 {
 	const struct km_stock *stocks = *km_memcg_view.stocks;
@@ -185,7 +184,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 	return in_stocks(group, false, UINT64_MAX);
 }
 
-/* Returns how often bytes moved from or to a stock, except on fast paths; UINT64_MAX: bytes are moving now. */
+/* Returns the sum of `moves` of all page stocks; UINT64_MAX: a stock is locked, so bytes are moving now. */
 static uint64_t moves(void)
 {
 	const struct km_stock *stocks = *km_memcg_view.stocks;
@@ -202,8 +201,8 @@ static uint64_t moves(void)
 }
 
 /*
- * A drain stops all CPUs; this look needs no fence. Sheaves are read first, then stocks, then the counter: the order in
- * which bytes go back. A look may miss bytes moving meanwhile, and is then repeated.
+ * Saves a drain, which stops all CPUs, where a drain would be in vain. Sums up sheaves first, then stocks, then the
+ * counter's free bytes: the order in which bytes go back. The sum is repeated if bytes moved meanwhile (moves).
  */
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 {

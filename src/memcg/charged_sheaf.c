@@ -15,8 +15,8 @@
 
 /* ------------------------------------------------------------------ giving up */
 
-/* In runs of one owner, from the end on. The words are cleared before the bytes go back: after the last byte the objcg
- * may end, and a word must not name a dead objcg. */
+/* Works in runs of one owner, from the end of the array. The owner words are cleared before the uncharge: the objcg may
+ * end with the last byte, and a word must not name a dead objcg. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
 {
 	const bool mixed = owner == KM_OBJCGS_DIFFER;
@@ -46,7 +46,7 @@ void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects
 
 /* ------------------------------------------------------------------ the CPU's charged sheaf */
 
-/* Retries of an interrupted per-CPU operation: the decision made with its result lasts until the next miss. */
+/* most attempts at adopting a sheaf, because an attempt may be interrupted */
 #define TRIES 8
 
 static bool has_top(const struct km_pcs *pcs)
@@ -124,10 +124,10 @@ bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 km_tls struct km_charged_last km_charged_last;
 
 /*
- * Makes `owner` the owner of the CPU's sheaf. Returns: false where the sheaf is another group's, and busy. The former
- * owner's objects are given back before the owner changes: an object on an owned sheaf is charged to the owner of the
- * sheaf. Between the pop of the last object and the adoption a third group may push. The sheaf is then the third
- * group's, and this call fails: one slow allocation for the caller.
+ * Makes `owner` the owner of the CPU's sheaf. Returns: false while another owner's sheaf has objects, and this thread
+ * has not yet met the sheaf KM_CHARGED_INSIST times. The former owner's objects are uncharged and freed before the
+ * owner changes: an object on an owned sheaf is charged to the owner of the sheaf. Also returns false if another thread
+ * pushes an object in between.
  */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
@@ -163,13 +163,14 @@ bool km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 
 bool km_charged_name(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n)
 {
-	/* Where every object is charged, a free would use the page's word, and uncharge bytes never charged. */
+	/* objcg NULL: only where every object is charged the words must be set. A free would use the page's word, and
+	 * uncharge bytes never charged. */
 	if (!objcg && !km_charges_all(cache))
 		return true;
 	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
 	if (km_likely(set == n))
 		return true;
-	/* A word left behind would name an owner for a free object. */
+	/* The objects will be freed to the layer below, and a free object's owner word must not name an objcg. */
 	km_objects_clear_owner(cache, objects, set);
 	if (objcg)
 		km_objcg_uncharge(objcg, n * cache->memcg.charge);
@@ -194,8 +195,7 @@ bool km_charged_take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 	return km_charge_failed(cache, gfp) != NULL;
 }
 
-/* A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a miss has
- * little stack (kmem(7)). */
+/* The part of km_charged_refill with the array: a function of its own, so that the calls before have more stack. */
 static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
 {
 	const uint64_t owner = km_charged_owner(cache, (uintptr_t)objcg);
@@ -211,9 +211,9 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 }
 
 /*
- * Charges half a sheaf of objects, takes one, and puts the others on this CPU's sheaf. NULL: the caller must charge one
- * object by itself, with all rights of gfp. Objects are charged ahead only while the group is far from its limits: at
- * most an eighth of the bytes left below the nearest limit.
+ * Charges and allocates objects, returns one, and pushes the others on this CPU's charged sheaf: half a sheaf, at most
+ * an eighth of the bytes left below the nearest limit. Returns: NULL if fewer than two objects are possible, or after a
+ * failure: the caller must then charge one object with the unchanged gfp.
  */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
@@ -229,11 +229,9 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	return refill(cache, objcg, n, gfp);
 }
 
-/*
- * Make room on the CPU's charged sheaf for a freed object of `owner`: give half of the objects up, or make `owner` the
- * owner of an empty sheaf. Returns: false if there is still no room: another owner, a busy thread, or sheaves switched
- * off.
- */
+/* Makes room on the CPU's charged sheaf for a freed object of `owner`: uncharges and frees half of the objects, or
+ * makes `owner` the owner of an empty sheaf. Returns: false if the sheaf has another owner's objects, the thread is
+ * busy, or MEM_CGROUP_SHELF is off. */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;

@@ -15,10 +15,10 @@
 
 /* Misses in a row on another group's sheaf before a thread takes the CPU's sheaf over. */
 #define KM_CHARGED_INSIST 16u
-/* Objects of the largest charged sheaf. */
+/* most objects of a charged sheaf */
 #define KM_CHARGED_MOST 126u
 
-/* Ops of the layer CHARGE (charge.c); of large blocks, whose misses go to kmalloc/large.c. */
+/* Alloc ops of the layer CHARGE: for objects (charge.c), and for cached large blocks (charge_large.c). */
 extern km_hidden const struct km_alloc_ops km_charged_ops, km_charged_block_ops;
 
 /*
@@ -56,7 +56,7 @@ km_inline size_t km_charged_push_n(struct kmem_cache *cache, uint64_t owner, voi
 					   km_owned_push_n(&cache->memcg.charged, owner, objects, n);
 }
 
-/* Returns whether bytes and objects can pass by a CPU's charged sheaf, by two per-CPU operations (charge.c). */
+/* Returns whether charge.c's direct path is possible: a charge from the byte stock, and a pop of the plain sheaf. */
 km_inline bool km_charged_is_direct(const struct kmem_cache *cache)
 {
 	return km_hits_by_cpu() && cache->layout.engine->front == KM_PERCPU_SHEAVES;
@@ -64,17 +64,14 @@ km_inline bool km_charged_is_direct(const struct kmem_cache *cache)
 
 /* Uncharges the owner's objects, and clears their owner words. With KM_OBJCGS_DIFFER objects may change places. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
-/* km_charged_disown, then frees the objects to the layer beneath. */
+/* Uncharges objects by km_charged_disown, and frees them to the layer below. */
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
 /*
  * Sets the owner words of n objects, whose bytes are charged to objcg; NULL: the objects are uncharged. Returns: false
  * where the words can't be set; the bytes are then uncharged.
  */
 bool km_charged_name(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n);
-/*
- * Allocates objects[0, n) in one charge to objcg (NULL: uncharged), all or none, so that a caller near its limit need
- * not count a part.
- */
+/* Allocates objects[0, n), and charges all to objcg at once (NULL: uncharged). Returns: false if none was allocated. */
 bool km_charged_take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n);
 /*
  * charge_state.c: opens the free fast path of a cache with one objcg: frees then push to the CPU's charged sheaf.
@@ -88,7 +85,7 @@ km_inline void km_charged_see_back(struct kmem_cache *cache)
 		km_charged_open_back(cache);
 }
 
-/* Reports an allocation with a refused charge. Returns: NULL. */
+/* Reports that an allocation failed because its charge was refused. Returns: NULL. */
 km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp | __GFP_NOWARN, ENOMEM);
@@ -126,7 +123,7 @@ km_inline void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 	km_charged_differ(cache, 0, true);
 }
 
-/* Selects objects on charged sheaves, and takes the selected objects, uncharged from then on. */
+/* `which` selects sheaves of a drain, NULL: all; `take` must uncharge and free the objects of a selected sheaf. */
 struct km_charged_drain {
 	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. `which`
 	 * NULL: all. */
@@ -134,9 +131,9 @@ struct km_charged_drain {
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;
 };
-/* charged_flush.c: takes all objects, and gives the objects to the engine. */
+/* charged_flush.c: selects every charged sheaf, and uncharges its objects and frees them to the engine. */
 extern km_hidden const struct km_charged_drain km_charge_drain_all;
-/* Drains CPU by CPU, with one fence. A sheaf is freed with its objects; an empty sheaf is freed as well. */
+/* Drains the charged sheaves of all caches after one fence. Drained sheaves and empty sheaves are freed. */
 void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 
 /* Returns the objcg to charge for an allocation by this thread; NULL: uncharged. */
@@ -168,11 +165,12 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *sheaf,
 				uint64_t *word);
 
-/* The last miss because of another group's sheaf. A thread that alternates between many groups would change the owner
- * of the sheaf at every call. Frees of this owner use the direct path meanwhile. */
+/* This thread's misses in a row on a sheaf of another owner. Frees of `owner` use the direct path meanwhile. A thread
+ * that alternates between many groups would change the sheaf's owner at every call, so the thread takes the sheaf over
+ * only after KM_CHARGED_INSIST misses. */
 struct km_charged_last {
 	const struct kmem_cache *cache;
-	uint64_t owner;			/* 0: no such miss */
+	uint64_t owner;			/* owner that missed on another owner's sheaf; 0: none */
 	unsigned times;
 };
 
@@ -183,7 +181,7 @@ km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
 		km_charged_last.owner = owner;
 		km_charged_last.times = 0;
 	}
-	/* Stays true for the next call, until the sheaf is taken over. */
+	/* `times` is reset only when the sheaf is taken over (owner = 0). */
 	return ++km_charged_last.times >= KM_CHARGED_INSIST;
 }
 

@@ -1,16 +1,16 @@
 /*
- * child_cache.c: private groups: groups whose objects lie in slabs of their own. For each cache used by a private
- * group there is a child cache with the same layout. The child cache serves the group's requests on its ordinary fast
- * path, with no owner words: the group is charged for whole slabs.
+ * child_cache.c: private groups: groups whose objects lie in slabs of their own. For each cache used by a private group
+ * there is a child cache with the same layout. The child cache serves the group's requests on its ordinary fast path,
+ * with no owner words: the group is charged for whole slabs.
  *
- *	group -- buckets by the cache's id -> child cache link: (cache, its child cache, the child cache's slabs)
- *	object -- page map -> the child cache; kmem_cache_free of the cache looks there, once a cache has child caches
+ *	group -- buckets by the cache's id -> link (struct km_child): cache, its child cache, the child cache's slabs
+ *	object -- page map -> the child cache; kmem_cache_free of the cache reads the page map once a child cache exists
  *
- * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its
- * group has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its
- * array; the owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged
- * for each slab. A child cache reused from another group is emptied and kept while its cache lives. A late free by
- * the former group's threads may still run, so the child cache must not be destroyed.
+ * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its group
+ * has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its array; the
+ * owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged for each
+ * slab. A child cache reused from another group is emptied and kept while its cache lives. A late free by the former
+ * group's threads may still run, so the child cache must not be destroyed.
  */
 #include <errno.h>
 
@@ -23,10 +23,10 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define FIRST_PIECE	((size_t)512)	/* bytes of pieces of an array of slabs */
+#define FIRST_PIECE	((size_t)512)	/* bytes of the first, and at most of a further piece of an array of slabs */
 #define MOST_PIECE	((size_t)32 << 10)
-#define TRIES		4		/* attempts to get the prepaid slab, while handlers take slabs */
-#define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a shortened name */
+#define TRIES		4		/* attempts to allocate the prepaid slab: a handler may take the slab */
+#define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a child cache's shortened name */
 
 /*
  * Spares: empty child caches of released groups, in no bucket, for the next private group that needs a child cache of
@@ -38,15 +38,15 @@ size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
 /*
- * A request to a child cache, on the stack of its function, and its slab charges. A handler may run between the child
- * cache's fast path and its slab charge hooks, with a request of its own: that request is the innermost until its end.
+ * One call's request to a child cache, on the stack, with the slab charges made for the request. km_thread.child is the
+ * innermost request: a handler may interrupt a request, and begin its own.
  */
 struct km_child_request {
 	const struct kmem_cache *child;
 	struct km_child_request *outer;
-	size_t prepaid;			/* bytes of slabs charged ahead */
-	size_t admitted;		/* bytes charged without waiting */
-	bool refused;			/* the last slab was refused */
+	size_t prepaid;			/* bytes charged by alloc_harder for the next slab */
+	size_t admitted;		/* bytes charged by admit, without waiting */
+	bool refused;			/* the charge of the last slab was refused */
 };
 
 km_inline void begin(struct km_child_request *request, const struct kmem_cache *child)
@@ -58,8 +58,8 @@ km_inline void begin(struct km_child_request *request, const struct kmem_cache *
 /* ------------------------------------------------------------------ slab charge hooks */
 
 /*
- * Charges a slab before its creation, with locks held below: so the charge must not wait, and a refusal is only
- * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder): `prepaid`.
+ * Slab charge hook: charges a slab to the group before the slab is created. Callers hold locks, so the charge must not
+ * wait, and a refusal is only noted in the thread's request: alloc_harder then charges a slab (`prepaid`), and waits.
  */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
@@ -94,7 +94,7 @@ static size_t piece_bytes(const struct km_child_piece *piece)
 	return sizeof(*piece) + piece->room * sizeof(piece->slab[0]);
 }
 
-/* Makes room for a slab in the last piece. Pieces keep each metadata allocation small, for any number of slabs. */
+/* Adds a piece to a child cache's array of slabs. The array is in pieces, so that no metadata allocation is large. */
 static bool grow(struct km_child_slabs *slabs, bool may_wait)
 {
 	struct km_child_piece *last = slabs->last, *piece = last ? last->after : NULL;
@@ -134,10 +134,8 @@ static void put_at(struct km_child *child, struct km_page **entry, struct km_pag
 	km_store(km_owner_of_page(slab), (uint64_t)(uintptr_t)entry);
 }
 
-/*
- * Stores the address of the slab's entry in the owner word of its first page: objects of a child cache use no owner
- * words. Returns: false with the slab unchanged; `dismiss` then uncharges the slab.
- */
+/* Slab charge hook: enters a new slab into the child cache's array, and stores the entry's address in the owner word of
+ * the slab's first page. Returns: false without memory; `dismiss` then uncharges the slab. */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -155,7 +153,7 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	return noted;
 }
 
-/* Tells the profile of objects freed together with their slab; no other function does. */
+/* Reports to the profile that sampled objects are freed, for objects freed together with their slab. */
 static km_cold void end_samples(const struct kmem_cache *cache, const struct km_page *slab)
 {
 	const char *first = km_slab_first(cache, slab);
@@ -164,9 +162,9 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/* Removes a slab from the array of the child cache, and uncharges the pages, because the slab is freed. The last slab
- * moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
- * with the group's last byte its objcg and `private` may end. */
+/* Slab charge hook: removes a slab about to be freed from the child cache's array, and uncharges the slab's pages. The
+ * last slab moves to the free entry, so that the array has no holes. The uncharge comes last, after the unlock: after
+ * the last byte the objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -193,8 +191,8 @@ static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ child caches */
 
-/* Sets the name: "cache:group"; "cache:group~number" if another private group has the same name. A name too long
- * becomes "cache:roup~number": names with equal beginnings mostly differ at the end. */
+/* Sets a child cache's name: "cache:group"; "cache:group~number" if another private group has the same name. A name too
+ * long becomes "cache:roup~number": names with equal beginnings mostly differ at the end. */
 static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
 {
 	const char *group = child->private->objcg->home->name;
@@ -210,7 +208,7 @@ static void set_name(char *name, const struct km_child *child, const struct kmem
 	km_text_take(cache, MOST_OF_CACHE, parent->registry.name, "", '_');
 	room -= digits + __builtin_strlen(cache) + 1;
 	group += length - km_min(room, length);
-	/* Begin at the start of a character. */
+	/* Do not begin inside a UTF-8 character. */
 	while (((unsigned char)*group & 0xc0) == 0x80)
 		group++;
 	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);
@@ -289,7 +287,7 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 	km_list_del(&from->spare);
 	km_private_spare_count--;
 	km_private_call_after(to);
-	/* Figures and events of the former group must not show. */
+	/* Reset the child cache's statistics, which count the former group's requests. */
 	km_cache_tune_again(to->cache);
 	kmem_cache_clear_events(to->cache);
 	km_metadata_free(from, sizeof(*from));
@@ -306,7 +304,7 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	km_store(&child->cache->memcg.group, child->private->number);
 	if (!km_is_parent(parent))
 		km_list_init(&parent->memcg.child_list);
-	/* From now on an object may be of the cache or of a child cache. */
+	/* From now on a free must look whether the object is of the parent or of a child cache. */
 	km_charged_differ(parent, KM_CHARGING_PARENT, true);
 	return true;
 }
@@ -349,7 +347,8 @@ static bool may_wait(gfp_t gfp)
 	return (gfp & __GFP_DIRECT_RECLAIM) && !km_thread.busy;
 }
 
-/* Ends the request, and settles or owes the delay for slabs charged on the way. */
+/* Ends the request. Where admit charged slabs and the group is over `high`, delays the thread; a call that must not
+ * wait leaves the delay to the thread's next charge that may wait. */
 static void end(const struct km_child_request *request, struct obj_cgroup *objcg, gfp_t gfp)
 {
 	size_t bytes = request->admitted;
@@ -364,10 +363,8 @@ static void end(const struct km_child_request *request, struct obj_cgroup *objcg
 		km_objcg_owe(objcg, bytes);
 }
 
-/*
- * Allocates after a failure. If a slab was refused where waiting was not allowed, charges the smallest slab here,
- * with all steps of a charge, and tries again; TRIES times, because a handler's request may take the slab.
- */
+/* Allocates after alloc_missed failed. If admit's charge of a slab was refused, charges the smallest slab here with all
+ * steps that gfp allows, and tries again; TRIES times, because a handler's request may take the charged slab. */
 static km_noinline void *alloc_harder(struct km_child_request *request, struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
@@ -392,8 +389,8 @@ static km_noinline void *alloc_harder(struct km_child_request *request, struct k
 				    km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
-/* Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
- * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. */
+/* Allocates after a miss. The first attempt is made without __GFP_NOFAIL and without a message, because admit's charge
+ * cannot wait. After a refusal alloc_harder takes all steps allowed by gfp. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_child *child = get(objcg->private, cache, gfp);
@@ -413,7 +410,8 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	return object;
 }
 
-/* Pops from the child cache's public sheaf. NULL: a miss, as with observers, with checks or without rseq. */
+/* Pops an object from the CPU's sheaf of the child cache. Returns: NULL on a miss; always without rseq, and for a child
+ * cache with a layer above BASE. */
 km_inline void *child_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -450,7 +448,7 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 			left = 0;
 		end(&request, objcg, gfp);
 	}
-	/* Near the limit objects are allocated one by one. */
+	/* The bulk request failed: allocate one by one, because near the limit a slab may be refused. */
 	while (left && (objects[left - 1] = km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg)))
 		left--;
 	/* The child cache may have been created after the first look-up. */
@@ -510,8 +508,9 @@ struct obj_cgroup *km_private_owner(const struct kmem_cache *child)
 /* ------------------------------------------------------------------ large blocks */
 
 /*
- * Links blocks of whole pages by their descriptors, for destroy_all. The list may be changed only while the block is
- * the caller's: between creation and hand-out, or between the free and the release of its pages.
+ * Links a block of whole pages into the private group's list `large` (`begins`), or unlinks the block, by its page
+ * descriptor, for mem_cgroup_destroy_all. Called between the creation of a block and the return to the user, or between
+ * the user's free and the release of the pages.
  */
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 {

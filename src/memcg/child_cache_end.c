@@ -10,15 +10,15 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define TOGETHER	128u		/* child caches that share a fence */
-#define LOOKS		4u		/* orphans looked at when a private group is created or released */
+#define TOGETHER	128u		/* most child caches drained or destroyed with one fence */
+#define LOOKS		4u		/* orphans that the creation or release of a private group tries to release */
 #define LOOKS_BY_TICK	64u
 #define MOST_SPARES	64u		/* spares kept for later groups; at TOGETHER more, some are destroyed */
 #define AT_A_TIME	1024u		/* slabs given back under one hold of the registry lock */
 
-/* Private groups with a reference; private groups without, but with objects or blocks out. */
+/* living: private groups with a reference; orphans: without a reference, but with allocated objects or blocks. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
-/* Both, by the hash of their names. */
+/* Hash table of all private groups by name, for `namesake`. */
 static struct km_private *named[1024] km_sparse;
 
 /* ------------------------------------------------------------------ the child caches of a group */
@@ -41,8 +41,8 @@ static struct km_child *next_child(const struct km_private *private, const struc
 #define for_each_child(child, private)                                                               \
 	for (struct km_child *child = next_child(private, NULL); child; child = next_child(private, child))
 
-/* The drain's fence follows the two stores: a miss begun before the fence is seen after the fence, or finds `touched`
- * clear and sets the bit again. */
+/* The drain's fence follows the two stores: after the fence the slabs of each earlier miss are visible, or the miss
+ * finds `touched` clear and sets the bit again. */
 void km_private_flush(struct kmem_cache *child)
 {
 	km_alloc_set_ready(child, false);
@@ -54,14 +54,14 @@ void km_private_flush(struct kmem_cache *child)
 
 /* Child caches detached together, to share the fences of all CPUs. Context: registry locked. */
 struct detaching {
-	void (*rest)(struct kmem_cache *cache);	/* what to do with slabs with objects */
+	void (*rest)(struct kmem_cache *cache);	/* called for a cache that still has slabs */
 	struct km_child *child[TOGETHER];
 	struct kmem_cache *cache[TOGETHER];
 	size_t count;
 };
 
-/* Links stay in their buckets, empty, because a thread may be following the bucket; links of spares are in no bucket,
- * and are freed. */
+/* Destroys the gathered child caches. Their links stay in the buckets, without a child cache, because a thread may be
+ * following the bucket. Links of spares are in no bucket, and are freed. */
 static void detach_gathered(struct detaching *these)
 {
 	if (these->count)
@@ -94,14 +94,15 @@ static void detach(struct detaching *these, struct km_child *child)
 
 /* ------------------------------------------------------------------ a destructor for each object */
 
-/* A walk over 64 objects at a time, so that the destructor runs with no lock held. */
+/* A walk over the allocated objects of a group, up to 64 at a time: the registry lock is held only while they are
+ * gathered, and the destructor is called without the lock. */
 struct visiting {
 	struct km_private *private;
-	struct km_child *child;		/* NULL: before the first */
-	struct km_child_piece *piece;	/* of the array of slabs, from the last on; NULL: no more */
+	struct km_child *child;		/* NULL: before the first child cache, and at the end */
+	struct km_child_piece *piece;	/* piece of the child's array of slabs, from the last to the first; NULL: end */
 	size_t slab;
-	unsigned word;			/* of 64 objects */
-	struct kmem_cache *parent;	/* out: the cache of the objects */
+	unsigned word;			/* the next objects of the slab: from 64 * word on */
+	struct kmem_cache *parent;	/* result: the cache that the destructor is told */
 	void *object[64];
 	size_t count;
 };
@@ -165,8 +166,7 @@ static void go_to(struct visiting *at, struct km_child *child)
 	at->slab = at->word = 0;
 }
 
-/* Finds the next objects of the group. Returns: false at the end. A cache without objects here may be destroyed
- * meanwhile. */
+/* Finds the next objects of the group. Returns: false at the end. Between two calls the registry is unlocked. */
 static bool next_objects(struct visiting *at)
 {
 	at->count = 0;
@@ -207,7 +207,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 
 /* ------------------------------------------------------------------ the end of many */
 
-/* Discards at most so many slabs. Returns: their number. */
+/* Frees at most `most` slabs of a child cache with the objects in them. Returns: the number of slabs. */
 static size_t discard_some(struct kmem_cache *cache, size_t most)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -226,18 +226,16 @@ static void discard_slabs(struct kmem_cache *cache)
 	discard_some(cache, SIZE_MAX);
 }
 
-/* Returns whether the child cache stays, and must be empty, or has too many slabs to be destroyed together with
- * others. */
+/* Returns whether the child cache's slabs must be freed before detach_all: a child cache reused from another group
+ * stays, and must have no slab; another may have a few slabs, so that one hold of the lock destroys many caches. */
 static bool must_be_emptied(const struct km_child *child)
 {
 	return child->slabs.count > (child->cache->memcg.handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
-/*
- * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Requires: no thread uses the
- * group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the system refuses a
- * fence.
- */
+/* Frees up to AT_A_TIME slabs of child caches with must_be_emptied. Returns: false if there is no such child cache.
+ * Requires: no thread uses the group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained
+ * although the system refuses a fence. */
 static bool empty_some(struct km_private *private)
 {
 	struct kmem_cache *caches[TOGETHER];
@@ -256,7 +254,7 @@ static bool empty_some(struct km_private *private)
 	return true;
 }
 
-/* Detaches child caches that no other group had before, and child caches that could not be emptied. */
+/* Destroys the group's child caches. An empty child cache reused from another group stays. */
 static void detach_all(struct km_private *private)
 {
 	struct detaching these = { .rest = discard_slabs };
@@ -267,7 +265,7 @@ static void detach_all(struct km_private *private)
 	detach_gathered(&these);
 }
 
-/* Releases the registry between two parts, so that no hold is long. */
+/* Empties and destroys the group's child caches; unlocks the registry after each part, so that no hold is long. */
 static void destroy_children(struct km_private *private)
 {
 	bool more = true;
@@ -280,8 +278,8 @@ static void destroy_children(struct km_private *private)
 	}
 }
 
-/* Returns the first block of whole pages, else the next mapping. Requires: the block returned before was freed; of
- * mappings, only the next ones count. */
+/* Returns a large block of the group: the first block of whole pages, else the next mapping of the search
+ * (km_huge_next). Requires: the caller frees each returned block before the next call. */
 static void *next_large(struct km_private *private, uint32_t search, size_t *from)
 {
 	void *block = NULL;
@@ -306,8 +304,8 @@ static void destroy_large(struct km_private *private)
 }
 
 /*
- * Frees everything of a private group. The destructor sees every object before any object is freed, and so may follow
- * pointers between objects. Then slabs are freed whole, with no look at objects: the cost is by the slab.
+ * Frees all objects and large blocks of a private group. The destructor is called for every object before any object is
+ * freed, and so may follow pointers between objects. Then slabs are freed whole: the cost is by the slab.
  */
 int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
 {
@@ -315,7 +313,7 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 
 	if (!private)
 		return -EINVAL;
-	/* Objects in a grace period are free already; wait for their end. */
+	/* Wait for objects of kfree_rcu in a grace period: the destructor must not be called for them. */
 	if (km_load_acquire(&km_grace))
 		km_grace->wait();
 	if (dtor)
@@ -338,7 +336,7 @@ void km_private_forget(struct kmem_cache *parent)
 
 /* ------------------------------------------------------------------ creation and release of groups */
 
-/* Makes a spare of the empty child cache at `*at`, an orphan's bucket entry. */
+/* Takes the link of an empty child cache out of its bucket (`*child`), and makes the child cache a spare. */
 static void spare(struct km_child **at)
 {
 	struct km_child *child = *at;
@@ -353,8 +351,8 @@ static void spare(struct km_child **at)
 	km_private_call_after(child);
 }
 
-/* Returns true if no call uses the child cache. Calls by a debug shadow cache count for the shadow cache. Acquire
- * pairs with km_child_leave. */
+/* Returns whether the child cache may be destroyed: no call is counted, no debug shadow cache exists (its calls are
+ * counted there), no object is guarded. Acquire pairs with km_child_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
 	return !km_load_acquire(&cache->memcg.calls) && !cache->ext.shadows && !km_load(&cache->ext.guarded);
@@ -376,7 +374,7 @@ static void destroy_spares(size_t keep)
 	detach_gathered(&these);
 }
 
-/* Returns whether the child cache has no slab left, after giving back its slabs if no object is out. */
+/* Flushes the child cache if no object is allocated. Returns whether the child cache has no slab left. */
 static bool is_over(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -384,12 +382,11 @@ static bool is_over(struct kmem_cache *cache)
 	kmem_cache_get_stats(cache, &stats);
 	if (!stats.active_objects && km_load(&cache->state.slab_bytes))
 		km_private_flush(cache);
-	/* Acquire pairs with km_slab_free: the last slab is out of the child cache's array. */
+	/* Acquire pairs with km_slab_free: `goes` has removed the last slab from the child cache's array. */
 	return !km_load_acquire(&cache->state.slab_bytes);
 }
 
-/* Returns whether the group has no child caches and no large blocks. A freed block is off the list before the
- * unlock. */
+/* Returns whether the group has no child caches and no large blocks. */
 static bool is_gone(struct km_private *private)
 {
 	km_lock(&private->lock);
@@ -400,7 +397,7 @@ static bool is_gone(struct km_private *private)
 	return gone;
 }
 
-/* Frees the record. Requires: no reference to the group, no objects out; so no thread follows the buckets. */
+/* Frees the group's record. Requires: the group has no reference and no objects, so no thread follows the buckets. */
 static void free_private(struct km_private *private)
 {
 	for (unsigned i = 0; i < KM_CHILD_BUCKETS; i++)
@@ -440,7 +437,8 @@ static bool clear_away(struct km_private *private)
 	return true;
 }
 
-/* Looks at the first orphans, at most so many; remaining orphans move to the end. Context: registry locked. */
+/* Calls clear_away for the first `looks` orphans; orphans with objects move to the list's end. Destroys spares if there
+ * are too many. Context: registry locked. */
 static void reap(size_t looks)
 {
 	bool more = !km_list_empty(&orphans);
@@ -460,7 +458,7 @@ static void reap(size_t looks)
 
 void km_private_reap(void)
 {
-	/* During a visit of all caches no child cache may go. */
+	/* A visit of all caches by this thread goes on: no cache may be destroyed. */
 	if (km_registry_is_mine())
 		return;
 	km_registry_scope();
@@ -488,8 +486,8 @@ static uint64_t hash(const char *name)
 	return hash ^ hash >> 32;
 }
 
-/* Enters the group by name. The latest group of a name comes first, so that a name common to all groups takes no
- * time. Context: registry locked. */
+/* Enters the group into the hash table `named`, and notes whether another group has the same name. New groups come
+ * first in a chain, so the search is short even if all groups have one name. Context: registry locked. */
 static void enter_name(struct km_private *private)
 {
 	struct km_private **first = &named[private->name % km_array_count(named)], *other = *first;
@@ -551,7 +549,7 @@ static void fork_these(const struct km_list *these, bool before, bool child)
 		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
 }
 
-/* Context: registry locked. */
+/* Takes the locks of all private groups before fork, and frees them after it. Context: registry locked. */
 void km_private_fork(bool before, bool child)
 {
 	fork_these(&living, before, child);

@@ -95,7 +95,8 @@ void km_counter_charge(struct km_counter *counter, uint64_t bytes)
 		add(counter, bytes);
 }
 
-/* More was uncharged than charged. All bytes there are go, from the counters above as well. Kernel: the same. */
+/* Reports an uncharge of more bytes than are charged. Returns: the bytes that were charged; only these are uncharged,
+ * also from the counters above. Kernel: the same. */
 static km_cold uint64_t too_much(struct km_counter *counter, uint64_t had, uint64_t bytes)
 {
 	km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", counter, NULL);

@@ -13,10 +13,11 @@
 #include "base/thread.h"
 
 struct km_counter {
-	uint64_t usage;			/* bytes; the contended line */
+	uint64_t usage;			/* bytes charged; in a cache line of its own, because all CPUs write it */
 	uint64_t peak;
 	uint64_t failcnt;
-	km_aligned(KM_CACHE_LINE) uint64_t max;		/* written rarely: UINT64_MAX where unlimited */
+	km_aligned(KM_CACHE_LINE) uint64_t max;		/* limit in bytes, UINT64_MAX: none; in another cache line,
+							 * because rarely written */
 	uint64_t high, low, min;
 	struct km_counter *parent;	/* NULL: below the root, and the root has no counter */
 	uint32_t squeezed;		/* threads draining below for a charge that this counter refused */

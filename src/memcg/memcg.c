@@ -34,16 +34,16 @@ struct mem_cgroup km_memcg_root = {
 	.name = "/",
 };
 
-/* The root of this process's groups: the group created by options, or the tree's root. */
+/* The group that stands in the root's place for this process: the group of the options, or the tree's root. */
 static struct mem_cgroup *top = &km_memcg_root;
 
 static struct {
 	struct km_lock lock;
-	struct km_busy_was was_busy;	/* the holder's */
+	struct km_busy_was was_busy;	/* the busy state of the lock's holder before km_memcg_lock */
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
-static unsigned made;	/* groups ever created */
+static unsigned made;	/* number of groups created so far */
 
 /* A handler finds the allocator busy while the lock is held. */
 void km_memcg_lock(void)
@@ -75,8 +75,9 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-/* Locks are taken in the order of their ranks. A nested fork may have failed to lock the tree, and then skips the
- * private groups. In the child the numbers are corrected before the tree is unlocked. */
+/* Locks the tree, private groups and stocks before fork (`before`), in the order of the locks' ranks; unlocks them
+ * afterwards. If a fork by a signal handler could not lock the tree, the private groups are skipped. In the child the
+ * counts are corrected before the tree is unlocked. */
 static void memcg_fork(bool before, bool child)
 {
 	if (before) {
@@ -93,10 +94,8 @@ static void memcg_fork(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
-/*
- * Releases the groups of the child whose last references were calls of other threads. One group at a time, from the
- * start again each time: the put releases a group, takes the lock, and changes the walked list.
- */
+/* In the child of fork: releases groups whose last references were calls of other threads (`left`). The search starts
+ * anew for each group, because mem_cgroup_put takes the lock and changes the list. */
 static void memcg_forked(void)
 {
 	struct mem_cgroup *group;
@@ -113,7 +112,8 @@ static void memcg_forked(void)
 	} while (group);
 }
 
-/* Safe without a lock: a group's memory is never reused for anything but groups. */
+/* Returns the name and the number of the objcg's group. Needs no lock: a group's memory is never reused for anything
+ * but groups. */
 static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 {
 	const struct mem_cgroup *group = km_load(&objcg->memcg);
@@ -122,10 +122,9 @@ static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 	return *number ? group->name : "";
 }
 
-/*
- * A tick runs between two misses of some thread, so a tick waits for no lock, and looks at a few private groups only.
- * All listed objcgs are reaped: each was listed by a free, so the cost is one reaped objcg for each of these frees.
- */
+/* Releases what offline groups left behind; called by each tick, and with `all` by a shrink. A tick runs in a miss, so
+ * it waits for no lock and works on a few private groups only. All listed objcgs are reaped: each was listed by one
+ * free. */
 static void tidy(bool all)
 {
 	km_private_tidy(all);
@@ -181,11 +180,11 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_list_add_tail(&objcg->link, &group->objcgs);
 }
 
-/* The memory of the last groups without a reference is not reused at once. A thread may still have a dead group
- * active. The thread's next charge must report the dead group, and not charge a new group in the same memory. */
+/* The memory of the last REST_GROUPS groups released is not reused: a thread may still have a dead group active. The
+ * thread's next charge must report the dead group, and not charge a new group in the same memory. */
 #define REST_GROUPS 64u
 
-/* Keeps the memory of a group without references unused for REST_GROUPS releases. Context: tree lock held. */
+/* Keeps the memory of a released group unused until REST_GROUPS more groups are released. Context: tree lock held. */
 static void keep_group(struct mem_cgroup *group)
 {
 	static struct mem_cgroup *resting[REST_GROUPS];
@@ -199,11 +198,8 @@ static void keep_group(struct mem_cgroup *group)
 	*place = group;
 }
 
-/*
- * Reaps listed objcgs. Each is checked again, because late charges may have come. Then the record leads to no group:
- * a thread with the dead group still active gets an error on its next charge, and no new owner of the record is
- * charged.
- */
+/* Ends the listed objcgs without charged bytes; late charges may have come since an objcg was listed. An ended record
+ * leads to no group: a thread with the dead group still active gets an error on its next charge. */
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
@@ -218,7 +214,7 @@ void km_memcg_reap(void)
 	}
 }
 
-/* Returns: 0 or an errno. */
+/* Links a new group into the tree. Returns: 0 or an errno. */
 static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
 	int error = 0;
@@ -296,11 +292,9 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 
 /* ------------------------------------------------------------------ offline and release */
 
-/*
- * Leads all objcgs of the group to the parent. The parent was charged all along. A thread still reading the group
- * does so under some CPU's lock: km_stock_leave waits for these threads. The usage left on the group's own counters
- * has moved to the parent, and is never uncharged here.
- */
+/* Makes all objcgs of the group point to the parent, which was charged for their bytes all along. Readers of the group
+ * hold some CPU's stock lock: km_stock_leave waits for them. The group's own counters keep their usage, and are never
+ * uncharged for these bytes. */
 static void reparent(struct mem_cgroup *group)
 {
 	struct mem_cgroup *parent = group->parent;
@@ -320,11 +314,9 @@ static void reparent(struct mem_cgroup *group)
 	km_store(&group->kmem.usage, (uint64_t)0);
 }
 
-/*
- * Takes a group offline. The stock is closed first, while the objcg still leads to this group, so that the stock's
- * bytes go back to this group's counters. Then `online` is cleared, and the objcgs are led to the parent. The
- * counters above stay unchanged: they have counted the same bytes all the time.
- */
+/* Takes a group offline. The byte stock is closed first, while the objcg still points to this group, so that the
+ * stock's bytes return to this group's counters. Then `online` is cleared, and the objcgs point to the parent. The
+ * counters of ancestors do not change: they count the same bytes as before. */
 int mem_cgroup_offline(struct mem_cgroup *group)
 {
 	int result = 0;
@@ -394,7 +386,8 @@ static bool drop(struct mem_cgroup *group, uint64_t unit)
 	return refs == unit;
 }
 
-/* Drops references up the tree. A group's reference on its parent is a plain one, never a CALL. */
+/* Drops a reference, and the reference on the parent if the group is released, and so on up the tree. The reference on
+ * a parent is a plain one, never a CALL. */
 static void put(struct mem_cgroup *group, uint64_t unit)
 {
 	for (; group && !km_memcg_is_root(group) && drop(group, unit); unit = 1) {
@@ -420,10 +413,11 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 /* ------------------------------------------------------------------ references of calls */
 
-#define CALL	((uint64_t)1 << 32)	/* a call's reference, in `refs` */
+#define CALL	((uint64_t)1 << 32)	/* added to `refs` by a call's reference */
 
-/* Without a free place: a plain reference. Store the place before the reference, and clear it after: a handler's fork
- * child never drops one reference too many. */
+/* Takes a call's reference on a group. Writes the group into a place of km_thread.memcg_held before the reference is
+ * counted, and km_memcg_let_go clears the place after: so a fork by a handler never drops one reference too many in the
+ * child. Without a free place takes a plain reference. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(km_thread.memcg_held);
@@ -439,7 +433,8 @@ struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 	return group;
 }
 
-/* Clears the last place with this group: a handler's places follow those of the interrupted code. */
+/* Drops the reference, and clears the last place of km_thread.memcg_held with this group: a signal handler's places
+ * follow those of the interrupted code. */
 void km_memcg_let_go(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(km_thread.memcg_held);
@@ -489,7 +484,7 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	struct mem_cgroup *before = km_thread.active;
 
 	km_thread.active = group;
-	/* In this order: a handler may set and restore the group in between without harm. */
+	/* The order of the stores matters: a handler may set and restore the active group in between. */
 	__atomic_signal_fence(__ATOMIC_RELEASE);
 	km_objcg_here = group ? top_for(group)->objcg : NULL;
 	return before;
@@ -579,7 +574,7 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 	else
 		km_store(&km_memcg_modes[mode], on);
 	km_memcg_unlock();
-	/* Without a flush the objects now on charged sheaves would stay there. */
+	/* With charged sheaves off, the objects on them would never be used. */
 	if (mode == MEM_CGROUP_SHELF && !on)
 		km_memcg_flush_pcs(&km_memcg_root);
 	return result;

@@ -10,7 +10,7 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-/* Caches counted in one walk over the slabs. */
+/* most caches counted in one walk over the slabs */
 #define AT_ONCE 32u
 
 struct row {
@@ -21,11 +21,12 @@ struct row {
 
 struct walk {
 	const struct mem_cgroup *group;
-	bool below;			/* count groups below too, without their child caches: there may be 100000 */
+	bool below;			/* count objects of groups below, too; their child caches are not counted,
+					 * because there may be 100000 */
 	struct row row[AT_ONCE];
-	size_t count;			/* of `row` */
+	size_t count;			/* rows in use */
 	size_t skip;			/* caches counted in earlier walks */
-	uint64_t sum;			/* sum_children: bytes */
+	uint64_t sum;			/* result of sum_children: bytes of child caches' slabs */
 };
 
 /* ------------------------------------------------------------------ cache by cache */
@@ -38,7 +39,8 @@ static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 	return NULL;
 }
 
-/* Returns whether the objcg charges the group. Context: tree lock held, which keeps the groups. */
+/* Returns whether the objcg belongs to the walk's group, or with `below` to a group below. Context: tree lock held, so
+ * that no group is released. */
 static bool is_its(const struct walk *walk, const struct obj_cgroup *objcg)
 {
 	const struct mem_cgroup *group = km_load(&objcg->memcg);
@@ -46,7 +48,7 @@ static bool is_its(const struct walk *walk, const struct obj_cgroup *objcg)
 	return group == walk->group || (walk->below && km_memcg_in(group, walk->group));
 }
 
-/* Counts the objects of the bits `taken` that are charged to the group. */
+/* Counts the objects charged to the walk's group. taken: a bit for each allocated object; owners: their owner words. */
 static size_t count_its(const struct walk *walk, const uint64_t *owners, uint64_t taken)
 {
 	size_t count = 0;
@@ -57,7 +59,7 @@ static size_t count_its(const struct walk *walk, const uint64_t *owners, uint64_
 	for (; taken; taken &= taken - 1) {
 		const uint64_t owner = owners[__builtin_ctzll(taken)];
 
-		/* Neighbours mostly have the same owner. */
+		/* Neighbours mostly have the same owner, and need one search. */
 		if (owner != last)
 			its = km_objcg_is_record(owner) && is_its(walk, (const struct obj_cgroup *)(uintptr_t)owner);
 		last = owner;
@@ -104,7 +106,7 @@ static int count_slab(struct km_page *slab, void *arg)
 	struct kmem_cache *cache = km_load(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
-	/* The words of a child cache's slab are not owners. */
+	/* Skip child caches: the owner word of their slabs is not an objcg. */
 	if (row && !cache->memcg.child_of)
 		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
 			;
@@ -124,7 +126,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	/* Large blocks are in no slab. */
+	/* Skip caches of large blocks, which have no slabs. */
 	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->layout.engine->whole_pages)
 		return 0;
 	if (cache->memcg.child_of && walk->below)
@@ -139,7 +141,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Gives cached objects back to the slabs: each object still allocated then is a user's. */
+/* Flushes the sheaves of the walk's caches, so that every object still allocated in a slab is a user's. */
 static void empty_pcs(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];
@@ -166,7 +168,7 @@ static void finish_row(struct row *row)
 	row->bytes = km_load(&row->cache->state.slab_bytes);
 }
 
-/* Counts the next caches, with the registry held. Returns: true if there are more. */
+/* Counts the objects of the next AT_ONCE caches, with the registry locked. Returns: true if there are more caches. */
 static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
 	km_busy_scope(was);
@@ -232,7 +234,7 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Sums up all child caches in one walk over the registry, because no visitor needs single values. */
+/* Returns the bytes of all child caches of the group and of groups below, in one walk over the registry. */
 static uint64_t sum_children(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
@@ -256,7 +258,7 @@ uint64_t km_memcg_slab_bytes(const struct mem_cgroup *group)
 	uint64_t slab = sum_children(group);
 
 	walk_caches(group, true, add, &slab);
-	/* For the caller's count of dying groups: only groups with bytes out. */
+	/* First release child caches without objects, so that only groups with charged bytes count as dying. */
 	km_private_reap();
 	return slab;
 }

@@ -15,26 +15,31 @@
 #include "base/fields.h"
 #include "objcg.h"
 
-/* Bytes that an online group adds to `charged` of its objcg, to keep `charged` above 0: more than any charge. */
+/* Bytes that a group until its release adds to `charged` of its objcg, to keep `charged` above 0: more than any
+ * charge. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
-/* Bytes added to `charged` in the same way while a private group's record (struct km_private) exists. */
+/* Bytes added to `charged` of an objcg, to keep `charged` above 0, while the private group's record (struct km_private)
+ * exists. */
 #define KM_OBJCG_PRIVATE	((int64_t)1 << 61)
 
 struct mem_cgroup {
 	struct km_counter memory, kmem;
 	struct obj_cgroup *objcg;
-	struct mem_cgroup *parent;		/* referenced; NULL: the root */
-	uint64_t refs;				/* references of calls in the upper half */
+	struct mem_cgroup *parent;		/* holds a reference on the parent; NULL: this is the root */
+	uint64_t refs;				/* plain references in the lower half, references of calls (CALL) in the
+						 * upper half */
 	bool online;
-	bool left;				/* fork child: the last reference was another thread's call's */
-	unsigned depth;				/* 0: the root */
-	unsigned number;			/* among all groups ever created, from 1; 0: the root */
-	unsigned online_children;		/* from here: under the tree lock */
-	struct km_list children, sibling;	/* offline groups too, until their release */
-	struct km_list objcgs;			/* objcgs with memcg == this group: its own, and orphans */
-	int event_fd;				/* -1: none */
+	bool left;				/* in the child of fork: the last reference was held by a call of
+						 * another thread */
+	unsigned depth;				/* depth in the tree; 0: the root */
+	unsigned number;			/* serial number of the group, from 1; 0: the root */
+	unsigned online_children;		/* this and all fields below: guarded by the tree lock */
+	struct km_list children, sibling;	/* children include offline groups until their release */
+	struct km_list objcgs;			/* all objcgs with memcg == this group: its own, and orphans */
+	int event_fd;				/* eventfd of mem_cgroup_eventfd; -1: none */
 	unsigned event_mask;
-	uint64_t untold;			/* untold events of charges without system calls */
+	uint64_t untold;			/* bits of events not yet written to the eventfd, because their charge
+						 * could make no system call */
 	uint64_t asked;				/* bytes requested by a write to memory.reclaim */
 	mem_cgroup_high_callback on_high;
 	mem_cgroup_oom_callback on_oom;
@@ -45,28 +50,32 @@ struct mem_cgroup {
 
 extern km_hidden struct mem_cgroup km_memcg_root;
 
-/* A CPU's page stock. Invariant: each group here is online: going offline empties the group's places. */
-#define KM_STOCK_SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
-#define KM_STOCK_SPARES	4u		/* stock.c */
+/* A CPU's page stock: charged, unused pages of up to KM_STOCK_SLOTS groups. Invariant: each of these groups is online;
+ * mem_cgroup_offline removes a group from all page stocks. */
+#define KM_STOCK_SLOTS	7u		/* groups in a page stock, to fill a cache line; kernel: NR_MEMCG_STOCK since
+					 * 6.16 */
+#define KM_STOCK_SPARES	4u		/* page stocks for signal handlers, beside one for each CPU (stock.c) */
 struct km_stock {
 	struct km_lock lock;
-	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: unused */
+	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* group of each entry; NULL: the entry is unused */
 	uint8_t pages[KM_STOCK_SLOTS];
 	uint8_t victim;
-	uint64_t moves;				/* moves of bytes from or to this stock, under `lock` */
-	struct obj_cgroup *objcg;		/* rule `drain`: the owner of this CPU's byte stock */
+	uint64_t moves;				/* how often bytes moved from or to this stock; guarded by `lock` */
+	struct obj_cgroup *objcg;		/* mode MEM_CGROUP_DRAIN: the objcg whose bytes are in this CPU's byte
+						 * stock */
 } km_aligned(128);
 
-/* For readers outside the process, found by cache/process_record.h. The first two fields never move. */
+/* Addresses for a reader in another process (`kmem info`), found by cache/process_record.h. The first two fields never
+ * move. */
 struct km_memcg_view {
 	const struct kmem_record_field *fields;
 	const unsigned *field_count;
 	const struct mem_cgroup *root;
-	const struct km_stock *const *stocks;	/* NULL before the first group */
+	const struct km_stock *const *stocks;	/* array of page stocks; NULL before the first group */
 	const unsigned *stock_count;
 };
 
-/* memcg_fields.c: the table of this build. */
+/* memcg_fields.c: places of the fields of this build, for `kmem info`. */
 extern km_hidden const struct kmem_record_field km_group_fields[];
 extern km_hidden const unsigned km_group_field_count;
 
@@ -120,25 +129,27 @@ km_inline struct mem_cgroup *km_memcg_of_counter(struct km_counter *counter)
 
 /* ---- stock.c */
 
-bool km_stock_start(void);		/* tree lock held; false: no memory */
+bool km_stock_start(void);		/* makes the page stocks; tree lock held; false: no memory */
 void km_stock_fork(bool before, bool child);
 
 /* One attempt at a charge, and its result. */
 struct km_attempt {
 	struct obj_cgroup *objcg;
 	uint64_t bytes;
-	bool force;			/* may exceed any limit */
-	bool may_wait;			/* may wait for drains, reclaim and callbacks */
-	uint64_t counted;		/* out: bytes charged to the counters */
-	struct mem_cgroup *refused;	/* out, if may_wait: the group whose max refused, held */
-	struct mem_cgroup *high;	/* out, if may_wait: the charged group, if the group or an ancestor is over
-					 * high; held */
+	bool force;			/* the charge may exceed any limit */
+	bool may_wait;			/* the thread may wait: for drains, reclaim and callbacks */
+	uint64_t counted;		/* result: bytes charged to the counters */
+	struct mem_cgroup *refused;	/* result, if may_wait: the group whose max refused, with a reference; NULL:
+					 * none */
+	struct mem_cgroup *high;	/* result, if may_wait: the charged group, with a reference, if a counter on the
+					 * way up is over high */
 };
 bool km_stock_charge(struct km_attempt *attempt);
-/* Returns the group charged now, held. */
+/* Returns the group that the objcg charges now, with a reference (km_memcg_hold). */
 struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg);
 
-/* Returns the bytes given back from the stocks of `root` and below. Context: tree lock held. */
+/* Empties the stocks of `root` and groups below. Returns: the bytes given back to the counters. Context: tree lock
+ * held. */
 uint64_t km_stock_drain(struct mem_cgroup *root);
 /* Opens the byte stock of a new objcg, if there is room. Context: tree lock held. */
 void km_stock_open_objcg(struct obj_cgroup *objcg);
@@ -146,8 +157,8 @@ void km_stock_open_objcg(struct obj_cgroup *objcg);
 void km_stock_close_objcg(struct obj_cgroup *objcg);
 /* Waits until no thread reads the group through the objcg. Requires: the objcg is dead, and points to the parent. */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
-/* Returns: true if a listed objcg has no charged bytes left, and may end. False: the objcg is no longer listed; the
- * last uncharge lists the objcg again. Context: tree lock held. */
+/* Returns: true if a listed objcg has no charged bytes, and may end. False: bytes are charged, and the objcg is marked
+ * unlisted, so that the last uncharge lists the objcg again. Context: tree lock held. */
 bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Subtracts KM_OBJCG_HOME or KM_OBJCG_PRIVATE from `charged`. The objcg ends now, or with the last byte back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
@@ -172,24 +183,25 @@ int km_memcg_write(const char *text, const char *file);
 
 /* ---- pressure.c */
 
-/* Counts an event, and tells the waiters, now if `may_call`. Requires: the group is referenced, or a stock lock is
- * held. */
+/* Counts an event of the group, and writes to the eventfds of waiters: now if `may_call`, else later (km_memcg_serve).
+ * Requires: the group is referenced, or a stock lock is held. */
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
-/* The group has refused a charge: print a line, unless gfp forbids lines or the group has an out-of-memory callback. */
+/* Prints a line about a refused charge, unless gfp forbids lines or the group has an out-of-memory callback. */
 void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp) km_cold;
-/* Serves what others left to a charge that may wait: untold events, and a reclaim requested from outside. */
+/* Does work left to the next charge that may wait: unwritten events, and a reclaim requested by another process. */
 void km_memcg_serve(void);
-/* Works for a charge after the refused first attempt, with all steps that gfp allows. Returns: true if charged. */
+/* Makes room for a charge after the refused first attempt, with all steps that gfp allows. Returns: true if charged. */
 bool km_press(struct km_attempt *attempt, gfp_t gfp);
-/* Slows down for a charge to this group, if not NULL, and for the debt (km_thread.owed). Context: may wait. */
+/* Delays the thread for a charge to this group, if not NULL, and for the thread's debt (km_thread.owed). Context: may
+ * wait. */
 void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes);
-/* Makes the next charge that may wait, of any group, reclaim so many bytes from the group. Context: tree lock
- * held. */
+/* Stores a request: the next charge that may wait, of any group, reclaims so many bytes from this group. Context: tree
+ * lock held. */
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);
 /* Notes that this thread's charge, which must not wait, left the group over high. Context: a CPU's stock lock held;
  * not in a handler that found the thread busy. */
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes);
-/* Announces that the group's memory is free from now on. Context: tree lock held. */
+/* Drops the debts to a group whose memory is freed (place_of in pressure.c). Context: tree lock held. */
 void km_memcg_released(const struct mem_cgroup *group);
 void km_pressure_fork_child(void);
 

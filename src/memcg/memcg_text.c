@@ -123,7 +123,7 @@ uint64_t mem_cgroup_atomics(void)
 
 /* ------------------------------------------------------------------ texts */
 
-/* Copies a text of so many bytes, or its begin, and a NUL. Returns: `length`. */
+/* Copies as much of a text of `length` bytes as fits into `bytes`, and a NUL. Returns: `length`. */
 static size_t hand_out(const char *whole, size_t length, char *text, size_t bytes)
 {
 	if (!bytes)
@@ -165,7 +165,8 @@ size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text,
 	return write_events(group->local, text, bytes);
 }
 
-/* Returns the number of orphans with bytes out: objcgs of other groups with memcg == this group. */
+/* Returns the number of orphans with charged bytes: objcgs of released or offline groups below that point to this
+ * group. */
 static uint64_t count_orphans(const struct mem_cgroup *group)
 {
 	uint64_t count = 0;

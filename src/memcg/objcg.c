@@ -13,13 +13,11 @@
 #include "os/os.h"
 #include "memcg_group.h"
 
-static struct obj_cgroup *gone;		/* linked by next_gone */
+static struct obj_cgroup *gone;		/* objcgs without a group and without charged bytes, linked by next_gone */
 
-/*
- * Any free may uncharge the last byte, so the freeing thread only pushes the objcg on a stack, without a lock. The next
- * thread that makes or releases a group pops the stack under the tree's lock (km_memcg_reap). An objcg may be on the
- * stack already, because late charges are not counted; `listed` prevents a second push, and so a cycle.
- */
+/* Any free may uncharge the last byte, so the freeing thread only pushes the objcg on a stack, without a lock.
+ * km_memcg_reap pops the stack with the tree locked. An objcg may be on the stack already, because late charges are not
+ * counted; `listed` prevents a second push, and so a cycle. */
 void km_objcg_list(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
@@ -47,26 +45,28 @@ struct obj_cgroup *km_objcg_pop_listed(void)
 
 /* ------------------------------------------------------------------ the memory of records; with the tree lock */
 
-#define RECORD		128u		/* bytes: two lines that the processor fetches together */
-#define PIECE_PAGES	8u		/* of the system's */
-#define REST		256u		/* records released last: their late users get an error */
-#define MOST_IDLE	16u		/* pages of free records that are resident */
+#define RECORD		128u		/* bytes of a record: two cache lines that the processor fetches together */
+#define PIECE_PAGES	8u		/* system pages of a piece */
+#define REST		256u		/* records released last, and not reused yet: a late user of such a record gets
+					 * an error */
+#define MOST_IDLE	16u		/* resident pages of free records; above, km_objcg_purge is called */
 _Static_assert(sizeof(struct obj_cgroup) <= RECORD, "a record has room");
 
-/* Pieces are made on demand and stay: as many as the largest number of objcgs at one time needed. */
+/* A piece of memory for records. Pieces are made on demand and never freed. */
 struct piece {
 	struct piece *next;
 	char *base;
-	uint16_t used[PIECE_PAGES];		/* records of the page in use, or resting */
+	uint16_t used[PIECE_PAGES];		/* for each page the number of records in use, or resting */
 	bool resident[PIECE_PAGES];
 };
 
 static struct {
-	struct piece *pieces, *at;		/* `at`, `index`: start of the next search */
+	struct piece *pieces, *at;		/* `at`, `index`: where the next search starts */
 	size_t index;
-	size_t spare;				/* free records of all pieces */
-	size_t idle;				/* resident pages with free records only */
-	struct obj_cgroup *resting[REST];	/* a ring, in the order of release */
+	size_t spare;				/* number of free records in all pieces */
+	size_t idle;				/* number of resident pages that have only free records */
+	struct obj_cgroup *resting[REST];	/* ring of dead records that are not reused yet, in the order of
+						 * release */
 	size_t came;
 } records;
 
@@ -75,7 +75,7 @@ static size_t per_page(void)
 	return km_os_page_bytes() / RECORD;
 }
 
-/* A new piece is zeros. The pages of a piece count as resident until the first purge, written or not. */
+/* Allocates a piece of zeros: free records. The pages of a piece count as resident until the first purge. */
 static bool grow(void)
 {
 	struct piece *piece = km_metadata_alloc(sizeof(*piece), true);
@@ -95,8 +95,8 @@ static bool grow(void)
 	return true;
 }
 
-/* Returns the next free record, searching round. Requires: records.spare is not 0. A free record has no `home`, also
- * in a page of zeros. */
+/* Returns the next free record; the search goes round all pieces. Requires: records.spare is not 0. `home` of a free
+ * record is NULL, also in a page of zeros. */
 static struct obj_cgroup *find(void)
 {
 	for (;;) {
@@ -142,7 +142,7 @@ struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
 	return objcg;
 }
 
-/* Purge all pages without records in use. Cost: a look at each page, for every sixteen pages of released records. */
+/* Purges all pages without records in use. Called once for every sixteen pages of released records. */
 void km_objcg_purge(void)
 {
 	for (struct piece *piece = records.pieces; piece; piece = piece->next)
@@ -185,7 +185,7 @@ static void set_free(struct obj_cgroup *objcg)
 		km_objcg_purge();
 }
 
-/* Let a dead record rest. The record with the longest rest becomes free, and may be used again. */
+/* Puts a dead record into the ring `resting`. The record that rested longest becomes free. */
 void km_objcg_keep(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup **place = &records.resting[records.came++ % REST], *rested = *place;

@@ -6,9 +6,10 @@
 
 #include "os/die.h"
 
-/* Objects searched together where owners alternate: the window stays in the nearest CPU cache. */
+/* Objects searched for one owner at a time, where owners alternate: few, so that the window stays in the CPU's nearest
+ * cache. */
 #define WINDOW	64u
-/* After a run of one owner shorter than this, further objects of the owner are searched. */
+/* A run of one owner shorter than this is extended: gather_last searches the window for more objects of the owner. */
 #define FEW	8u
 
 km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place)
@@ -27,16 +28,17 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	km_debug(km_objcg_is_known(owner), "an owner word is a known objcg");
 	owner = owner ?: KM_OBJCG_NOBODY;
-	/* Acquire pairs with km_charged_differ: the paths closed there are closed for this thread. */
+	/* Acquire pairs with km_charged_differ: if the word is DIFFER, the sheaves closed there are closed for this
+	 * thread. */
 	uint64_t seen = km_load_acquire(&cache->memcg.objcg);
 
 	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
 		return true;
 	uint64_t unknown = KM_OBJCG_UNKNOWN;
-	/* Release: later stores, and the object, are not seen before. */
+	/* Release pairs with an acquire of `objcg`: this thread's later stores follow the announcement. */
 	if (km_cas_release(&cache->memcg.objcg, &unknown, owner) || unknown == owner)
 		return true;
-	/* A handler may have interrupted the holder of the lock, or a holder of a later lock. */
+	/* The thread may be a handler that interrupted a holder of the lock. */
 	if (km_thread.busy)
 		return false;
 	km_busy_scope(was);
@@ -46,11 +48,9 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 
 /* ------------------------------------------------------------------ setting */
 
-/*
- * Changes the page's word. The change may make a vector for the page: memory with a lock, perhaps held by the code that
- * a handler interrupted. So a handler inside the allocator is refused. A free never comes here: where a free must clear
- * a word, the page has a vector since its first charged object.
- */
+/* Sets the owner of an object where the page's word must become a vector: an allocation of metadata, under a lock that
+ * the code interrupted by a handler may hold. So a busy thread is refused. A free never comes here: where a free must
+ * clear a word, the page has a vector since its first charged object. */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
 	if (km_thread.busy)
@@ -111,17 +111,15 @@ void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size
 {
 	if (!km_owners_exact(cache))
 		return;
-	/* An object without a word is not of this cache: the next layer finds out. */
+	/* An object that has no owner word is not of this cache; the layer below reports the bad free. */
 	for (size_t i = 0; i < n; i += 1 + km_objects_set_owner(cache, objects + i, n - i, 0, false))
 		;
 }
 
 /* ------------------------------------------------------------------ reading */
 
-/*
- * Returns how many of the last of objects[0, n) lie in the page of the very last and have this owner; with ANY in
- * *owner, the owner of the last. 0: the last has another owner, or is not of this cache.
- */
+/* Returns how many objects at the end of objects[0, n) lie in the page of the last object, and have its owner. ANY in
+ * *owner is replaced by the owner found. 0: the last object has another owner than *owner, or is not of this cache. */
 #define ANY	KM_OWNER_VECTOR
 
 static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
@@ -138,8 +136,8 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 		return 0;
 	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
 	const uint32_t shift = km_load(&cache->memcg.owner_shift);
-	/* The owners seen are filled in. A word of one owner may be a vector's now: the vector begins with this
-	 * owner. */
+	/* Acquire pairs with make_vector: the vector is filled in. A word of one owner may be replaced by a vector now:
+	 * all entries then have this owner. */
 	const uint64_t seen = km_load_acquire(place.word);
 	if (!(seen & KM_OWNER_VECTOR)) {
 		while (--left && (uintptr_t)objects[left - 1] - page < KM_PAGE_SIZE)
@@ -157,7 +155,7 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 	return n - left;
 }
 
-/* Moves this owner's objects, among the last of objects[0, n), to the end. Returns: their number. */
+/* Moves the owner's objects among the last WINDOW objects of objects[0, n) to the end. Returns: their number. */
 static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objects, uint64_t owner)
 {
 	size_t to = n;

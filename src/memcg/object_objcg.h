@@ -12,7 +12,7 @@
 
 struct km_place {
 	uint64_t *word;
-	size_t offset;			/* bytes in the page */
+	size_t offset;			/* bytes from the page's start to the object */
 };
 
 bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place) km_cold;
@@ -56,8 +56,8 @@ km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *o
 	return km_likely(km_place_find(cache, object, &place)) ? km_place_owner(cache, &place) : 0;
 }
 
-/* Returns the owner of a freed object. A checked free of a wrong address returns 0: a later check refuses the
- * free. */
+/* Returns the owner of an object being freed; 0: uncharged. For a wrong address of a checked cache returns 0: a later
+ * check refuses the free. */
 km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
 	if (km_is_checked(cache) && km_cache_of(object) != cache)
@@ -65,18 +65,15 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 	return km_object_owner(cache, object);
 }
 
-/* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */
+/* Returns whether owner words of free objects must be 0: the cache has uncharged objects too, or frees are checked. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
 	return km_load(&cache->memcg.charging) < KM_CHARGING_ONE;
 }
 
-/*
- * Must be called before `owner` (0: uncharged) is charged for its first object, or gets a sheaf: from the second owner
- * on frees look at owner words (km_charged_differ). A thread that frees this object later sees the announcement: the
- * object came to the thread after it. Returns: false if the lock of draining is not available without waiting; then
- * the owner must not be charged.
- */
+/* Notes that objects of the cache are charged to `owner` (0: uncharged); must be called before the first such object is
+ * charged, or the owner gets a sheaf. A second owner makes the cache's frees read owner words (km_charged_differ).
+ * Returns: false if the drain lock is not available without waiting; then the owner must not be charged. */
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*
  * Sets the owner of objects[0, n), all in the caller's hand; 0: uncharged. Returns: the number of owners set, from
@@ -84,14 +81,14 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
  * fail for want of one.
  */
 size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
-/* Clears the owner words of objects that go back, where words of free objects have a meaning. */
+/* Clears the owner words of objects to be freed, where km_owners_exact. */
 void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size_t n);
-/* Returns the number of last objects of objects[0, n) with one owner, and the owner (0: uncharged). The other objects
- * may change places. */
+/* Returns how many objects at the end of objects[0, n) have one owner, and in *owner this owner (0: uncharged).
+ * Reorders the objects. */
 size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 
-/* Sets an owner other than 0 in the common case with several objcgs, without a function call, so that callers need no
- * further registers. Returns: false where this way is not possible. */
+/* Sets an owner other than 0 in a page with a vector, without a function call, so that callers need no further
+ * registers. Returns: false for other pages, and if the cache has only one owner. */
 km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const void *object, uint64_t owner)
 {
 	struct km_place place;

@@ -12,11 +12,12 @@
 #include "memcg_group.h"
 
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
-#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX
-							 * pages */
+#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* bytes requested at once from the shrinkers of a large group;
+							 * kernel: SWAP_CLUSTER_MAX pages */
 #define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
-#define PATIENCE_MS	512u		/* longest single wait for another thread's shrinker; a second in all */
-#define DELAY_LEAST_MS	10u		/* below, sleeping costs more than the delay */
+#define PATIENCE_MS	512u		/* longest single wait for another thread's shrinker; all waits of a charge
+					 * together take about a second */
+#define DELAY_LEAST_MS	10u		/* a shorter delay is skipped, because the sleep costs more */
 
 /*
  * The steps of a refused charge, in order of their cost: drain of stocks and sheaves below the refusing group;
@@ -26,17 +27,15 @@
  * reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads.
  */
 
-static uint64_t released[64];		/* releases of groups, by hash; written under the tree lock */
+static uint64_t released[64];		/* number of groups released, by hash of the group's address; written under the
+					 * tree lock */
 
 /* ------------------------------------------------------------------ events */
 
-static bool untold;	/* a group has events to tell */
+static bool untold;	/* some group has events not yet written to its eventfd */
 
-/*
- * Tells the waiters of a group of an event. An eventfd write is a system call: a charge without this right leaves the
- * event to the next charge that may wait (tell_all). `untold` is cleared before the groups are read: an event in
- * between sets `untold` again, and is told by the next call.
- */
+/* Writes to the eventfds of waiters for an event of the group or its ancestors. The write is a system call: a charge
+ * that must make none leaves the event to the next charge that may wait (tell_all). */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
 	if (may_call) {
@@ -58,7 +57,8 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 	}
 }
 
-/* Tells the events not yet told. */
+/* Writes the events left behind. `untold` is cleared before the groups are read, so that a later event sets `untold`
+ * again. */
 static void tell_all(void)
 {
 	if (!km_load(&untold))
@@ -95,13 +95,13 @@ int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
 /* ------------------------------------------------------------------ shrinkers */
 
 struct mem_cgroup_shrinker {
-	struct km_list link;		/* by priority, lowest first */
-	struct mem_cgroup *group;	/* referenced */
+	struct km_list link;		/* link in `shrinkers`, which is sorted by priority, lowest first */
+	struct mem_cgroup *group;	/* holds a reference on the group */
 	mem_cgroup_shrink_callback shrink;
 	void *arg;
 	int priority;
-	bool going;			/* being removed: not called any more */
-	uint32_t running;		/* threads in the callback: the record stays listed */
+	bool going;			/* being removed: no thread calls the shrinker any more */
+	uint32_t running;		/* number of threads in the callback; while not 0 the record stays listed */
 };
 
 /*
@@ -109,8 +109,8 @@ struct mem_cgroup_shrinker {
  * record on the list. The remover first sets `going`, so that no thread calls the shrinker again, and then waits
  * until no thread is in the callback. The walk goes on from the called record, so the record must stay listed.
  */
-static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
-static uint64_t shrunk;			/* calls that freed bytes; under the tree lock */
+static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* guarded by the tree lock */
+static uint64_t shrunk;			/* number of shrinker calls that freed bytes; guarded by the tree lock */
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
 {
@@ -175,7 +175,8 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	km_metadata_free(shrinker, sizeof(*shrinker));
 }
 
-/* In the child of a fork only this thread's calls go on; an event descriptor would tell the parent's waiters. */
+/* In the child of fork only this thread's calls of shrinkers go on. The eventfds are dropped: a write would wake the
+ * parent's waiters. */
 void km_pressure_fork_child(void)
 {
 	km_list_for_each(entry, &shrinkers) {
@@ -234,14 +235,14 @@ static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struc
 		return 0;
 	uint64_t usage = km_load(&group->memory.usage), min = protection(group, root, false);
 	uint64_t low = protection(group, root, true);
-	/* The second pass: only groups protected by low in the first pass. */
+	/* In the second pass call only groups that `low` protected in the first pass. */
 	if (break_low)
 		return usage <= low && usage > min ? km_min(want, usage - min) : 0;
 	uint64_t keep = km_max(low, min);
 	return usage > keep ? km_min(want, usage - keep) : 0;
 }
 
-/* Calls a shrinker with the lock released; its record stays listed meanwhile. */
+/* Calls a shrinker with the tree unlocked. Returns: the bytes freed. */
 static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool break_low)
 {
 	struct mem_cgroup_shrinker *outer = km_thread.shrinker;
@@ -281,7 +282,7 @@ static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_
 	return freed;
 }
 
-/* Reclaim in a callback does nothing: the callback runs because of a reclaim, and would recurse. */
+/* In a callback of the library does nothing, because the callback runs during a reclaim, and would recurse. */
 uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t freed;
@@ -296,7 +297,7 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-static bool asked;	/* a group has a request */
+static bool asked;	/* some group has a requested reclaim (memory.reclaim written from outside) */
 
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 {
@@ -304,7 +305,7 @@ void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 	km_store(&asked, true);
 }
 
-/* Takes one group's request. Returns: the group, held; NULL: none. */
+/* Takes one group's requested reclaim, in bytes. Returns: the group, with a reference; NULL: no request. */
 static struct mem_cgroup *take_asked(uint64_t *bytes)
 {
 	struct mem_cgroup *found = NULL;
@@ -339,7 +340,7 @@ void km_memcg_serve(void)
 	km_memcg_let_go(group);
 }
 
-/* Flushes sheaves first, because their bytes go into the stocks, and then drains the stocks. */
+/* Flushes the charged sheaves first, because their bytes go into the stocks, then drains the stocks. */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
 	tell_all();
@@ -350,11 +351,9 @@ uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 
 /* ------------------------------------------------------------------ over max */
 
-/*
- * Calls the nearest callback, of the group or above. Returns: true if there is room now. Callback and argument are
- * read together under the lock, so that a concurrent change of both is seen as a pair. The lock is released before
- * the call: the callback may free, offline groups, or set another callback.
- */
+/* Calls the out-of-memory callback of the group, or of its nearest ancestor with a callback. Returns: true if there is
+ * room now. Callback and argument are read together with the tree locked; the call is made with the tree unlocked,
+ * because the callback may free, offline groups, or set another callback. */
 static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 {
 	struct mem_cgroup *at = group;
@@ -378,7 +377,8 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	return again;
 }
 
-/* A small group is not emptied for one object; a large group is not called a thousand times. */
+/* Returns the bytes to reclaim for a charge of `bytes`: not so many that a small group is emptied, nor so few that a
+ * large group's shrinkers are called a thousand times. */
 static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
 {
 	return km_max(bytes, km_min(km_load(&group->memory.max) / 32, RECLAIM_BYTES));
@@ -396,11 +396,9 @@ static bool others_shrink(const struct mem_cgroup *group)
 	return false;
 }
 
-/*
- * Waits while another thread is in a shrinker, after the shrinker had nothing more for this thread. The wait is
- * bounded: the shrinker may wait for this very thread. Returns: true if a shrinker freed bytes since the count was
- * `before`.
- */
+/* Waits while another thread is in a shrinker, after the shrinkers freed nothing for this thread. The wait is bounded,
+ * because the other thread may wait for this thread. before: an earlier value of `shrunk`. Returns: true if a shrinker
+ * has freed bytes since. */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 {
 	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2)
@@ -408,7 +406,8 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 	return km_load(&shrunk) != before;
 }
 
-/* `before`: the count `shrunk` at the last attempt of the charge. */
+/* Reclaims `bytes`, waits for other threads' shrinkers, or calls the out-of-memory callback. before: the value of
+ * `shrunk` at the charge's last attempt. Returns: true if another attempt is worthwhile. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
 	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
@@ -419,7 +418,7 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before,
 	return ask_oom(group, bytes);
 }
 
-/* 0 in a fork child made by a handler since the increment: no other thread charges in the child. */
+/* Does nothing at 0: a fork by a signal handler has reset the count in the child. */
 static void unsqueeze(struct mem_cgroup *group)
 {
 	uint32_t now = km_load(&group->memory.squeezed);
@@ -428,11 +427,9 @@ static void unsqueeze(struct mem_cgroup *group)
 		;
 }
 
-/*
- * Drains the refusing group, and tries again. Meanwhile no charge below gets more than needed, or the drained bytes
- * would go to the first charge's stock. One drain may not be enough: a group above may refuse next; and bytes just
- * going into a stock when the drain began are found by the second drain.
- */
+/* Drains the refusing group, and tries again. While `squeezed` is set, charges below take no more bytes than needed, so
+ * that the drained bytes do not go into another charge's stock. A second drain may be needed: another group may refuse
+ * next, or bytes were on the way into a stock. */
 static bool drain_and_charge(struct km_attempt *attempt)
 {
 	int same = 2;
@@ -441,7 +438,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 		struct mem_cgroup *over = attempt->refused;
 
 		km_debug(over && km_load(&over->refs), "a refusing group is held until the next attempt");
-		/* Seen by each thread that takes a CPU's stock lock after the drain. */
+		/* Visible to each thread that locks a CPU's stock after the drain. */
 		km_add(&over->memory.squeezed, 1u);
 		uint64_t bytes = km_memcg_could_give(over, attempt->bytes) ? mem_cgroup_drain(over) : 0;
 		bool done = km_stock_charge(attempt);
@@ -458,8 +455,8 @@ static bool drain_and_charge(struct km_attempt *attempt)
  * Makes room for a refused charge: drains stocks and charged sheaves and charges again, waits for a grace period once,
  * then reclaims (make_room), at most RETRIES times. Kernel: reclaims before a drain; here the drain comes first,
  * because a drain takes no memory in use. Returns: true if the charge is made; false after a report, and
- * attempt->refused is NULL. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another
- * thread that freed bytes between the refusal and the look, and does not wait.
+ * attempt->refused is NULL. `before` is read before the attempt, so that wait_for_others does not wait if another
+ * thread's shrinker freed bytes since.
  */
 bool km_press(struct km_attempt *attempt, gfp_t gfp)
 {
@@ -489,13 +486,13 @@ bool km_press(struct km_attempt *attempt, gfp_t gfp)
 
 /* ------------------------------------------------------------------ over high */
 
-/* Computes in units of high / 2^20. */
+/* Returns: the delay in ms for a charge of `bytes` above high. Computes the excess in units of high / 2^20. */
 unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes)
 {
 	if (current <= high)
 		return 0;
 	unsigned __int128 excess = ((unsigned __int128)(current - high) << 20) / km_max(high, (uint64_t)KM_PAGE_SIZE);
-	/* Ten times high is far beyond the 2 seconds. */
+	/* Bound the excess: ten times high gives far more than DELAY_MAX_MS. */
 	excess = km_min(excess, (unsigned __int128)10 << 20);
 	unsigned __int128 delay = excess * excess * 1000 >> 34;
 	delay = delay * km_min(bytes, (uint64_t)1 << 40) / ((uint64_t)64 << KM_PAGE_SHIFT);
@@ -523,7 +520,8 @@ static uint64_t reclaim_high(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-/* Returns the group, of this group and its ancestors, furthest over high; NULL: none is over high. */
+/* Returns the group furthest over high, among this group and its ancestors, and in *delay the milliseconds to wait;
+ * NULL: none is over high. */
 static struct mem_cgroup *worst(struct mem_cgroup *group, uint64_t bytes, unsigned *delay)
 {
 	struct mem_cgroup *found = NULL;
@@ -580,11 +578,8 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 		slow_down(over, delay);
 }
 
-/*
- * Returns the release count for a group's address. A debt names its group by address, without a reference, because
- * the debt may never be paid. If the count has changed, some group of this place was released, perhaps this group,
- * and the debt is dropped. Count and group are read under the tree lock, and groups are released under this lock.
- */
+/* Returns the place of `released` for a group's address. A debt (km_thread.owed) names its group without a reference,
+ * together with this count. If the count has changed, the group may have been released, and the debt is dropped. */
 static uint64_t *place_of(const struct mem_cgroup *group)
 {
 	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
@@ -608,8 +603,8 @@ void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 	km_thread.owed.bytes += bytes;
 }
 
-/* Returns the owed group, held; NULL if offline or released. The lock keeps handlers out; an earlier handler may have
- * paid. */
+/* Takes this thread's debt. Returns: the group, with a reference, and its bytes; NULL if the group is offline or
+ * released, or a handler has paid the debt. */
 static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
@@ -658,7 +653,7 @@ int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 {
-	/* No charge is this large. */
+	/* Report an uncharge of 2^48 bytes or more: no group was ever charged so much. */
 	if (km_unlikely(bytes >> 48))
 		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
 	else

@@ -10,7 +10,7 @@
 
 #define PAUSE_MS 60000u
 
-/* Print the line once a minute at most; the child of a fork prints its own line. */
+/* The callback of a refused charge: prints a line, at most once a minute; a child of fork prints its own line. */
 static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *arg km_unused)
 {
 	static unsigned said_by;

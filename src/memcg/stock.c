@@ -23,23 +23,20 @@
 #include "percpu/stock_word.h"
 #include "memcg_group.h"
 
-#define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
+#define BATCH	64u		/* pages of one group in a page stock, at most; kernel: MEMCG_CHARGE_BATCH */
 
 static struct km_stock *stocks;
-static unsigned stock_count;		/* one for each CPU; the spares follow */
+static unsigned stock_count;		/* page stocks of CPUs; the spares follow them in the array */
 const struct km_memcg_view km_memcg_view = {
 	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
-/* Byte stocks left behind for ever. At this bound no more byte stocks are made, because caches need such words,
- * too. */
+/* After this number of byte stocks left behind (km_stock_close_objcg) no more byte stocks are made, because caches need
+ * per-CPU words, too. */
 #define MOST_WORDS_LEFT	((1u << KMEM_AREA_SHIFT) / sizeof(uint64_t) / 4)
-static unsigned words_left;		/* with the tree lock */
+static unsigned words_left;		/* byte stocks left behind; guarded by the tree lock */
 
-/*
- * Returns the number of stocks, with the spares. The spares are for signal handlers that interrupt a holder of the
- * only stock lock, as in a program of one thread; a nested handler takes the next spare. A spare has no CPU and no
- * pages, and counts in the objcg's `charged`.
- */
+/* Returns the number of page stocks, with the spares. A spare is for a signal handler that interrupts the holder of a
+ * stock lock. A spare has no CPU and no pages; bytes charged with a spare are counted in the objcg's `charged`. */
 static unsigned all_stocks(void)
 {
 	return stocks ? stock_count + KM_STOCK_SPARES : 0;
@@ -62,7 +59,7 @@ bool km_stock_start(void)
 	for (unsigned i = 0; i < count + KM_STOCK_SPARES; i++)
 		km_lock_init(&fresh[i].lock, KM_RANK_STOCK);
 	stock_count = count;
-	/* Release pairs with nothing: no thread has an objcg to charge before the tree lock is released. */
+	/* No thread reads `stocks` before the tree is unlocked: before the first group there is no objcg to charge. */
 	stocks = fresh;
 	return true;
 }
@@ -77,8 +74,8 @@ void km_stock_fork(bool before, bool child)
 
 #define NESTED_TRIES	100
 
-/* Returns whether an objcg's `net` words exist on the CPU: its area is online, or there is no per-CPU memory, and so
- * no words. */
+/* Returns whether per-CPU words of objcgs exist on the CPU: false while the CPU's area is offline, and without per-CPU
+ * memory. */
 static bool has_words(unsigned cpu)
 {
 	return km_cpu_is_online(cpu) || !km_percpu.cpus;
@@ -148,10 +145,8 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	return bytes;
 }
 
-/*
- * Puts charged, unused pages into the CPU's stock. Above a batch all pages of the group are uncharged (kernel: the
- * same). The root has no counter, so the stock has no pages of the root.
- */
+/* Puts charged, unused pages into the CPU's page stock. If the group then has more than BATCH pages, all are uncharged
+ * (kernel: the same). The root has no counter, so the stock has no pages of the root. */
 static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages)
 {
 	struct mem_cgroup *group = km_memcg_of_counter(counter);
@@ -171,17 +166,17 @@ static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64
 		return;
 	}
 	km_debug(!stock->groups[i] || stock->groups[i] == group, "an entry of a page stock has one group");
-	/* Readers of the figures take no lock. */
+	/* An atomic store, because in_stocks reads the entry without this lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
 	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "an entry of a page stock has at most a batch of pages");
 }
 
 /*
- * Takes pages from the stock, else charges the counters: a batch, if at least as much is left below every limit. A
- * batch takes at most half of the bytes left below the nearest limit, because pages in one CPU's stock are refused to
- * all other CPUs until a drain. Near a limit batches shrink to the pages needed; then charge_keep charges the missing
- * bytes alone, so a limit can be used to its last byte.
+ * Takes pages from the page stock, else charges the counters: BATCH pages, or half of the bytes left below the nearest
+ * limit if these are fewer, and at least the pages needed. Pages in one CPU's stock are refused to all other CPUs until
+ * a drain. If even the needed pages are refused, charge_keep charges only the missing bytes, so that a limit can be
+ * used to its last byte.
  */
 static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages, struct km_attempt *attempt)
 {
@@ -212,7 +207,7 @@ static bool is_open(const struct obj_cgroup *objcg)
 	return km_load(&objcg->slot) != 0;
 }
 
-/* Returns the charged group. Requires: a CPU's stock lock, until the last use of the group. */
+/* Returns the group that the objcg charges. Requires: a CPU's stock lock, held until the last use of the group. */
 static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
 	return km_load(&objcg->memcg) ?: &km_memcg_root;
@@ -223,7 +218,8 @@ static struct km_counter *counter_of(const struct obj_cgroup *objcg)
 	return km_memcg_counter(group_of(objcg));
 }
 
-/* Both orders: the thread that brings `charged` to 0 comes after all other threads' last reads of the objcg. */
+/* Adds to `charged`, and lists the objcg at 0. Acquire and release: the thread that reaches 0 comes after all other
+ * threads' last reads of the objcg. */
 static void count_charged(struct obj_cgroup *objcg, int64_t bytes)
 {
 	if (KM_SHARED(&objcg->charged, km_add_both(&objcg->charged, bytes)) + bytes == 0)
@@ -287,7 +283,7 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 	traffic(stock, objcg, counter, (int64_t)(left - now));
 }
 
-/* Gives exactly so many bytes back to the counters, also 0, and corrects the counters for late changes. */
+/* Uncharges `bytes`, which may be 0, from the counters, and corrects the counters for late changes (make_good). */
 static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	km_debug(km_is_locked(&stock->lock), "the stock lock keeps the objcg alive");
@@ -313,7 +309,7 @@ static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, struct 
 	traffic(stock, objcg, counter, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
-/* Takes the bytes on no CPU. Mostly there are none, and the look is a read. */
+/* Takes nr_charged_bytes of the objcg. Mostly 0, and then only read. */
 static uint64_t take_loose(struct obj_cgroup *objcg)
 {
 	if (!km_load(&objcg->nr_charged_bytes))
@@ -321,7 +317,7 @@ static uint64_t take_loose(struct obj_cgroup *objcg)
 	return KM_SHARED(&objcg->nr_charged_bytes, km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
 }
 
-/* Takes all bytes of the objcg on this CPU and on no CPU. */
+/* Takes all bytes out of the objcg's byte stock on this CPU, and nr_charged_bytes. */
 static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 {
 	uint64_t bytes = km_stock_empty(&objcg->slot) + take_loose(objcg);
@@ -330,10 +326,8 @@ static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 	return bytes;
 }
 
-/*
- * Rule `keep`: unused bytes stay in the byte stock, up to its bound. Beyond the bound whole pages go, but one page
- * stays beside the remainder, so that the next charge or uncharge finds bytes or room.
- */
+/* The ordinary mode: puts unused bytes into the byte stock, up to km_stock_most. Beyond, whole pages go to the page
+ * stock, but one page stays in the byte stock, so that the next charge finds bytes and the next uncharge finds room. */
 static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (is_open(objcg)) {
@@ -352,8 +346,8 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_cou
 
 /* ------------------------------------------------------------------ rule `drain`, as before Linux 5.14 */
 
-/* Empties the owner's byte stock on this CPU: whole pages go, the rest becomes the owner's remainder, and the stock
- * has no owner. */
+/* Empties the CPU's byte stock: whole pages go to the page stock, the rest to the owner's nr_charged_bytes; afterwards
+ * the byte stock has no owner. */
 static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, struct km_counter *counter, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
@@ -366,7 +360,7 @@ static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, struct
 		KM_SHARED(&owner->nr_charged_bytes, km_add(&owner->nr_charged_bytes, bytes));
 }
 
-/* Makes objcg the owner of the stock. A new owner takes its remainder, by an exchange also where there is none. */
+/* Makes objcg the owner of the CPU's byte stock, and takes the objcg's nr_charged_bytes into the stock. */
 static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (stock->objcg != objcg) {
@@ -396,9 +390,9 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt, str
 /* ------------------------------------------------------------------ charge and uncharge */
 
 /*
- * Charges from the bytes at hand, else whole pages, else exactly the missing bytes. All bytes of the objcg here are
- * taken out first, and the rest is put back, under the stock lock; a drain takes every lock, and finds the bytes
- * afterwards. A refused charge has put back all bytes taken out of stocks, and names the counter that refused.
+ * Charges from the objcg's bytes on this CPU, else whole pages, else exactly the missing bytes. All bytes of the byte
+ * stock are taken out first, and the rest is put back, with the stock locked: a drain takes every stock lock, and so
+ * finds these bytes. After a refusal all bytes are back in the stocks, and the attempt names the counter that refused.
  */
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter,
 			struct km_counter **refused)
@@ -439,9 +433,9 @@ static bool is_over_high(const struct km_counter *counter)
 
 /*
  * Notes a charge above high. Such a charge is not refused, but the thread must be slowed down, and can't be under a
- * lock. If the thread may wait, the group is handed out with a reference, and the caller slows down with no lock
- * held. Else the thread owes the delay. Only charges that reached the counters are checked: bytes of a stock were
- * checked when the stock was filled.
+ * lock. If the thread may wait, attempt->high gets the group with a reference, and the caller delays without a lock.
+ * Else the delay becomes the thread's debt (km_memcg_owe). Only charges that reached the counters are checked: bytes of
+ * a stock were checked when the stock was filled.
  */
 static void note_high(struct km_attempt *attempt, struct km_counter *counter, bool nested)
 {
@@ -472,11 +466,8 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 	}
 }
 
-/*
- * Makes one attempt at a charge after a miss of the byte stock. From enter to leave the thread holds one CPU's lock,
- * keeps handlers out, and waits for no other lock: so the section ends, and the group read stays alive. The caller
- * drains, reclaims, calls back and sleeps, as *attempt says.
- */
+/* Makes one attempt at a charge, with one page stock locked and no other lock, so the attempt never waits long, and the
+ * group stays alive. The caller drains, reclaims, calls back and sleeps, as *attempt says. */
 bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
@@ -575,7 +566,7 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 	}
 }
 
-/* Under `drain` a byte stock is used by its owner only: another objcg must become the owner first. */
+/* In mode MEM_CGROUP_DRAIN the CPU's byte stock may belong to another objcg, so the fast path is not possible. */
 void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (objcg == &km_objcg_root || !bytes)
@@ -601,7 +592,8 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	return spare;
 }
 
-/* Context: not in handlers, so the call may wait in any busy state; a drain then skips no objcg. */
+/* Waits for a stock lock also if the thread is busy, so that a drain skips no objcg. Context: not in a signal
+ * handler. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
 	km_busy_scope(was);
@@ -643,11 +635,8 @@ void km_stock_open_objcg(struct obj_cgroup *objcg)
 	km_stock_open(&objcg->slot, objcg->stock);
 }
 
-/*
- * Empties a closed byte stock, and takes the bytes on no CPU. Reads and stores other CPUs' words plainly. This is
- * correct only after a fence, with the stock closed (stock_word.h), or where words change by compare-and-swap, as
- * disciplines without rseq do.
- */
+/* Takes the bytes of a closed byte stock on all CPUs, and nr_charged_bytes. Other CPUs' words are read and stored
+ * plainly: correct only after a fence (stock_word.h), or where words change by compare-and-swap, as without rseq. */
 static uint64_t collect(struct obj_cgroup *objcg)
 {
 	uint64_t bytes = take_loose(objcg);
@@ -675,14 +664,15 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	give_back_locked(objcg, 0);
 	if (!km_load(&objcg->charged))
 		return true;
-	/* Clear `listed` before the second look: a thread with the last uncharge in between lists the objcg again. An
-	 * exchange, because a plain store might come after the look. Acquire pairs with km_objcg_list. */
+	/* Clear `listed`, then look again: a thread that uncharges the last byte in between lists the objcg again. An
+	 * exchange, because a plain store might be delayed after the look. Acquire pairs with km_objcg_list. */
 	KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)false));
 	return !km_load(&objcg->charged) &&
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
 }
 
-/* Takes each CPU's lock once, and so also waits for every charge already begun, with bytes in its hand. */
+/* Uncharges the pages of `root` and groups below from all page stocks. Locks each stock once, and so waits for every
+ * charge that has taken bytes out of a stock. */
 static uint64_t drain_pages(const struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
@@ -698,9 +688,9 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 
 /*
  * Drains `root` and all groups below. All stocks are closed before the one fence, because the fence interrupts every
- * CPU. Then each stock is emptied and opened again at once, so that charges find the stock closed for a short time;
- * meanwhile charges take the slow path. If the system refuses the fence, only this CPU's bytes are taken, with the
- * ordinary per-CPU operation, after the stock is open again. Bytes on other CPUs stay charged, safely.
+ * CPU. Then each stock is emptied and opened at once; in between, charges take the slow path. If the system refuses the
+ * fence, only this CPU's bytes are taken, with the ordinary per-CPU operation, after the stock is open again. Bytes on
+ * other CPUs stay charged, safely.
  *
  * Orphans have no words of their own any more, but may have bytes on no CPU, and left-behind words.
  */
@@ -715,7 +705,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 		uint64_t own = fenced ? collect(group->objcg) : 0;
 
 		km_stock_open(&group->objcg->slot, group->objcg->stock);
-		/* The bytes of this CPU need no fence. */
+		/* Without a fence take at least this CPU's bytes, by a per-CPU operation. */
 		if (!fenced)
 			own = km_stock_empty(&group->objcg->slot);
 		give_back_locked(group->objcg, own);

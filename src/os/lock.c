@@ -17,7 +17,7 @@
  * (tests/promise/nowait). In a process with real-time waiters the tries take a millisecond. */
 #define MOST_ROUNDS 200000
 #define REAL_TIME_ROUNDS 100
-/* Above all numbers of threads: the largest is 4194304. */
+/* larger than each thread number of Linux, at most 4194304 */
 #define NO_THREAD 0x20000000u
 #define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
@@ -25,7 +25,7 @@ km_tls struct km_thread km_thread;
 
 static bool real_time;		/* a thread of a real-time policy has waited for a lock */
 
-/* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
+/* Finds this thread's number. If libc knows none, the thread gets a number above all thread numbers. */
 uint32_t km_self_find(void)
 {
 	static uint32_t unknown;
@@ -59,11 +59,12 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 #define LENDERS	32
 #define LEND_MS	2
 static struct lender {
-	struct km_lock *lock;	/* NULL: free */
-	uint32_t holder;	/* the futex */
+	struct km_lock *lock;	/* lock that the waiter waits for; NULL: this entry is free */
+	uint32_t holder;	/* futex word: number of the lock's holder */
 } lenders[LENDERS];
 
-/* A real-time thread lends. A thread with locks lends as well: a real-time thread may wait for these locks. */
+/* Returns: whether this thread lends its priority when it waits. A real-time thread does; from the first on, a thread
+ * with locks does so, too, because a real-time thread may wait for these locks. */
 static bool must_lend(uint32_t as)
 {
 	if (km_os_is_real_time())
@@ -73,8 +74,9 @@ static bool must_lend(uint32_t as)
 	return km_load(&real_time);
 }
 
-/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: the holder's unlock may be quick,
- * all futexes are in use, the holder has ended, or the system refuses. */
+/* Sleeps until the holder unlocks, and lends the holder this thread's priority. Returns: false without a sleep where
+ * lending fails: the holder's unlock may be quick, all futexes are in use, the holder has ended, or the system
+ * refuses. */
 static bool lend(struct km_lock *lock, uint32_t state)
 {
 	struct km_lock *none;
@@ -96,11 +98,11 @@ static bool lend(struct km_lock *lock, uint32_t state)
 	return slept;
 }
 
-/* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
- * the bit remains, and costs one needless wake. */
+/* Sleeps for the lock. Afterwards the thread takes the lock as awaited, because others may sleep as well. A sleeper may
+ * leave without the lock: the bit remains, and costs one needless wake. */
 static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 {
-	/* Longer and longer naps: a thousand sleepers with naps of 2 ms would leave the holder no CPU. */
+	/* Sleep longer each time: a thousand threads that wake every 2 ms would leave the holder no CPU. */
 	for (unsigned nap = 2;;) {
 		uint32_t state = km_load(&lock->state);
 
@@ -174,14 +176,14 @@ bool km_lock_nowait(struct km_lock *lock)
 
 /* ------------------------------------------------------------------ holders, and forks */
 
-/* Time for all locks of a fork together, and for each lock. */
+/* ms that a fork waits for all locks together, and for each lock. */
 #define FORK_MS		200
 #define FORK_LOCK_MS	50
 
 #ifdef KM_DEBUG
 bool km_is_forked;
 #endif
-/* Serialises nested forks of two threads: the second fork waits, or goes on without the lock. */
+/* Lets one thread at a time make a nested fork: the second fork waits, or goes on without the lock. */
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 /* Number of nested forks (by a handler inside of the allocator) in wait for libc's list of open FILEs. */
 static uint32_t nested_behind_files;
@@ -228,7 +230,8 @@ void km_locks_fork_end(bool child)
 	} else if (km_thread.fork.kind == NESTED) {
 		km_unlock_fork(&nesting);
 	}
-	/* After a nested fork interrupted code goes on under locks with the former number. */
+	/* After a nested fork the interrupted code goes on under locks with the former thread number: keep the
+	 * number. */
 	if (child && km_thread.fork.kind == NORMAL)
 		km_thread.self = 0;
 	km_thread.fork.kind = NORMAL;
@@ -308,7 +311,7 @@ _Static_assert(KM_NR_RANKS <= KM_THREAD_RANKS, "km_thread counts the locks of ea
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
-	/* An interrupting handler would wait for this very thread. */
+	/* Handlers must be kept out: a handler would wait for this very thread. */
 	km_debug(km_thread.busy || km_lock_unstruck, "a thread keeps signal handlers out before it locks");
 	if (note == KM_LOCK_GIVEN) {
 		km_debug(km_thread.ranks[lock->rank], "a lock is released by its holder");

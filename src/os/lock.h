@@ -13,26 +13,26 @@
 #include "die.h"
 
 enum km_rank {
-	KM_RANK_RECLAIM = 1,	/* reclaim of cached and free memory */
-	KM_RANK_RESIDENT,	/* prefault of free memory */
+	KM_RANK_RECLAIM = 1,	/* reclaim (cache/reclaim.c) */
+	KM_RANK_RESIDENT,	/* making memory resident: one thread at a time (page/commit_ahead.c) */
 	KM_RANK_REGISTRY,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing per-CPU sheaves for a drain */
 	KM_RANK_MEMCG,		/* the tree of groups */
-	KM_RANK_LOOK,		/* scans for pages without allocated objects in a node's slabs */
+	KM_RANK_LOOK,		/* looks at a node's partial slabs (slab/sheaf_holes.c) */
 	KM_RANK_NODE,		/* slabs of a cache on a node */
 	KM_RANK_BARN,		/* barn: full and empty sheaves of a cache */
-	KM_RANK_GRACE,		/* the grace period under way */
-	KM_RANK_WAITING,	/* deferred work of a CPU for the next grace period */
-	KM_RANK_GROWTH,		/* pages of a CPU for large blocks with room to grow */
-	KM_RANK_READY,		/* total limit of cached large and huge blocks */
-	KM_RANK_TAKEN,		/* free pages taken for cached blocks */
-	KM_RANK_NODUMP,		/* pages left out of core dumps */
+	KM_RANK_GRACE,		/* grace periods of kfree_rcu */
+	KM_RANK_WAITING,	/* objects of kfree_rcu waiting on a CPU */
+	KM_RANK_GROWTH,		/* run of pages of a CPU for growing blocks (kmalloc/realloc_run.c) */
+	KM_RANK_READY,		/* counts of cached large blocks (kmalloc/large_cache.c) */
+	KM_RANK_TAKEN,		/* pages taken to be made resident (page/commit_ahead.c) */
+	KM_RANK_NODUMP,		/* blocks for SLAB_NODUMP (page/nodump.c) */
 	KM_RANK_ADDR_REUSE,	/* pages kept for address reuse */
 	KM_RANK_PURGE,		/* free pages on no list while the system takes the pages back */
 	KM_RANK_ZONE,		/* free pages of a node */
 	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
-	KM_RANK_BIG,		/* huge blocks, each a mapping of its own */
-	KM_RANK_PRIVATE,	/* contents of a private group */
+	KM_RANK_BIG,		/* table of huge blocks, and their regions (page/huge.c) */
+	KM_RANK_PRIVATE,	/* slabs and large blocks of a private group */
 	KM_RANK_METADATA,	/* metadata */
 	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
 	KM_RANK_POOL,		/* reserves of mempools */
@@ -40,11 +40,11 @@ enum km_rank {
 };
 
 struct km_lock {
-	uint32_t state;		/* 0: free; else the holder's number, and three bits */
+	uint32_t state;		/* 0: free; else the holder's thread number, and three bits */
 	uint32_t rank;
 };
-#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
-#define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
+#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep until the unlock, which must wake it */
+#define KM_LOCK_OF_FORK	0x40000000u	/* the holder is in fork: its own calls pass the lock meanwhile */
 #define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
 uint32_t km_self_find(void);
@@ -53,7 +53,7 @@ km_inline uint32_t km_lock_self(void)
 	return km_likely(km_thread.self) ? km_thread.self : km_self_find();
 }
 
-/* Debug builds: this is a child of fork, without a count of the parent's other threads' work. */
+/* In debug builds: set in a child of fork, where the work of the parent's other threads is not counted. */
 extern km_hidden bool km_is_forked;
 
 /* Only the rank checker reads the rank of a static lock. Other builds initialise static locks to zeros. Zeros take no
@@ -100,7 +100,7 @@ km_inline void km_busy_leave(struct km_busy_was *was)
 }
 #define km_busy_scope(was) struct km_busy_was was km_scoped(km_busy_leave) = km_busy_begin()
 
-/* End a km_busy_begin. Requires: km_busy_begin found the flag clear. */
+/* Clears km_thread.busy. Requires: km_busy_begin found the flag clear. */
 km_inline void km_busy_end_clear(void)
 {
 	km_busy_end((struct km_busy_was) { KM_BUSY_NOT });
@@ -134,12 +134,12 @@ void km_unlock_lent(struct km_lock *lock);
 /* For tests of debug builds: each unlock behaves as if a thread slept for the lock. */
 extern bool km_lock_always_wakes;
 
-/* Events for the rank checker. A try is no wait: a handler may try a lock of the interrupted code. */
+/* Events for the rank checker. A try never waits, so a handler may try a lock held by the interrupted code. */
 enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
 /* For tests that call lower layers directly, without handlers: threads need not be busy. */
 extern bool km_lock_unstruck;
-/* This is the child of a fork by a handler that interrupted the allocator. */
+/* Set in the child of a fork by a signal handler that interrupted the allocator. */
 extern km_hidden bool km_locks_let_go;
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
@@ -166,9 +166,10 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 	km_thread.locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
-/* Returns: true if a fork of this thread has the lock. Between the handlers of fork the thread allocates as always. */
+/* Returns: true if a fork of this thread holds the lock. Between the fork handlers the thread allocates as always: it
+ * passes the lock. */
 bool km_lock_passes(const struct km_lock *lock);
-/* Returns: true if a fork has the lock, and keeps the lock. */
+/* Returns: true if a fork holds the lock until its end. */
 km_inline bool km_lock_stays(const struct km_lock *lock)
 {
 	return km_unlikely(km_load(&lock->state) & KM_LOCK_OF_FORK);
@@ -277,7 +278,8 @@ void km_unlock_fork(struct km_lock *lock);
 void km_locks_fork_nested(void);
 void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
-/* Returns: true if this fork may walk the data under the lock. Requires: km_lock_around_fork has tried the lock. */
+/* Returns: true if this fork holds the lock, or may read and change the data under the lock. Requires:
+ * km_lock_around_fork has tried the lock. */
 bool km_fork_has(const struct km_lock *lock);
 /* A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may
  * wait for a lock of the nested fork's thread. Then the other fork gives way: the other fork takes no more locks, gives

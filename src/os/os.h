@@ -44,7 +44,8 @@ int km_os_renew(void *p, size_t bytes);
 int km_os_lock(void *p, size_t bytes, bool lock);
 /* Include a range in core dumps, or exclude the range. */
 int km_os_dump(void *p, size_t bytes, bool dumped);
-/* Give the pages back. The range stays accessible, and reads as zeros if 0 is returned. */
+/* Purges a range: gives its pages back to the system. The range stays accessible, and reads as zeros if 0 is
+ * returned. */
 int km_os_purge(void *p, size_t bytes);
 /* Make a committed range resident now, with its contents. Returns: 0 or -errno, when a part may be resident. */
 int km_os_fault_in(void *p, size_t bytes);
@@ -53,7 +54,7 @@ int km_os_fault_in(void *p, size_t bytes);
  * Returns: false if nothing was touched, because the system refuses, or the program has switched huge pages off
  * (PR_SET_THP_DISABLE). True: the whole range may be resident. */
 bool km_os_huge(void *p, size_t bytes);
-/* Map a range of its own, readable, writable, zero. Returns: NULL on failure. */
+/* Maps a new mapping, readable, writable, zero. Returns: NULL on failure. */
 void *km_os_map(size_t bytes, size_t align);
 /* Returns: true if the system can map this length. The system refuses a length that can never be filled. A commit
  * inside a reservation has no such check, by default. */
@@ -67,7 +68,7 @@ void km_os_unmap(void *p, size_t bytes);
 /* Unmap, for a caller that keeps the range on failure. The system may refuse in the middle of a mapping, without room
  * for another mapping. */
 int km_os_try_unmap(void *p, size_t bytes);
-/* Grow or shrink a mapping of its own, moving it where may_move. Returns: NULL if unchanged. */
+/* Grows or shrinks a mapping in place; may_move: or moves it. Returns: NULL if unchanged. */
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move);
 /* Show a name in /proc/PID/maps if the kernel can. After the first refusal the kernel is not asked again. */
 void km_os_name(void *p, size_t bytes, const char *name);
@@ -89,13 +90,14 @@ uint64_t km_os_now_ms(void);
 /* Returns: bytes allowed by RLIMIT_AS, SIZE_MAX if unlimited; bytes of physical memory. The values are read when the
  * library starts, and the limits again by km_os_limits_changed. */
 size_t km_os_address_limit(void);
-size_t km_os_limit(int resource);	/* getrlimit at each call: RLIMIT_AS and others */
+size_t km_os_limit(int resource);	/* Returns: the soft limit of a resource, by getrlimit at each call; SIZE_MAX:
+					 * unlimited. */
 size_t km_os_memory(void);
 /* Returns: bytes of address space as the measure for reservations: km_os_address_limit, or less if a reservation costs
  * the host memory, or if the option `arena` is set; SIZE_MAX: plenty. */
 size_t km_os_address_room(void);
 void km_os_set_address_room(size_t bytes);
-/* Record a new RLIMIT_AS or RLIMIT_DATA, set by the program. */
+/* Records a new RLIMIT_AS or RLIMIT_DATA that the program has set. */
 void km_os_set_address_limit(size_t bytes);
 void km_os_set_data_limit(size_t bytes);
 /* Ask the system for both limits. Returns: true if a limit differs from the recorded value. False after km_os_shut. */
@@ -103,7 +105,7 @@ bool km_os_limits_changed(void);
 /* Returns: true under RLIMIT_AS or RLIMIT_DATA, or under RLIMIT_MEMLOCK with mlockall(MCL_FUTURE). Under a limit,
  * unused mappings of the library may leave the program too little for its own mappings. */
 bool km_os_is_limited(void);
-bool km_os_limits_data(void);	/* RLIMIT_DATA alone */
+bool km_os_limits_data(void);	/* Returns: true under RLIMIT_DATA. */
 /* Returns: true if all new mappings are locked (mlockall with MCL_FUTURE), and so filled in. */
 bool km_os_locks_all(void);
 /* Returns: 1 + the highest CPU number that can ever come up, as the system says. *masks: the number of CPUs in the
@@ -130,7 +132,7 @@ int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limi
  * getcpu, which the kernel's vDSO serves. */
 void km_os_shut(void);
 bool km_os_is_shut(void);
-/* Make a call of the program, unchanged. Returns: the call's result, or -errno. */
+/* Makes the program's call of prctl, unchanged. Returns: the call's result, or -errno. */
 long km_os_prctl(int option, const unsigned long *words);
 long km_os_mlockall(int flags);
 long km_os_munlockall(void);
@@ -145,11 +147,11 @@ int km_os_barrier(void);
  * the kernel writes to the kernel's fields of a registered area. */
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
-/* Bytes of an area with all fields of this kernel, rounded up to the kernel's alignment. */
+/* Returns: bytes of an rseq area with all fields of this kernel, rounded up to the kernel's alignment. */
 size_t km_os_rseq_bytes(void);
 /* Returns: bytes of an rseq area with fields known to the kernel; 0: the kernel does not say. */
 size_t km_os_rseq_features(void);
-/* False: this kernel does not abort the sequence of every preempted thread. */
+/* Returns: false if this kernel does not abort the sequence of every preempted thread. */
 bool km_os_rseq_aborts(void);
 
 /* Identify the file of a descriptor: 0 or -errno. stream: a pipe, or a character device. */

@@ -14,7 +14,7 @@ static inline long km_call_answer(long result, int saved_errno)
 	return result;
 }
 
-/* The value of a call of the system: its result, or -errno. */
+/* Value of a system call made through libc: its result, or -errno. */
 #define KM_CALL(expression)                                                                        \
 	({                                                                                         \
 		const int call_errno = errno;                                                      \

@@ -14,7 +14,7 @@
 #include "die.h"
 #include "os_call.h"
 
-/* Read again after an interruption by a signal. */
+/* Reads a file to its end or to `bytes`; repeats a read that a signal interrupted. */
 static long read_all(long fd, char *to, size_t bytes)
 {
 	size_t length = 0;

@@ -66,7 +66,7 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 	do
 		ended = CALL(SYS_wait4, child, &status, __WALL, NULL);
 	while (ended == -EINTR);
-	/* A program that ignores its children's ends gets no status of this child. */
+	/* -ECHILD: the program ignores its children's ends, so there is no status. */
 	return ended == -ECHILD || (ended == child && status == 0) ? 0 : -EIO;
 }
 
@@ -87,7 +87,7 @@ const char *km_os_program_path(char *text, size_t bytes)
 	if (length <= 0)
 		return name ?: self;
 	text[length] = '\0';
-	/* Another file may have replaced the program's file. */
+	/* Remove " (deleted)" from the name: another file may have replaced the program's file. */
 	char *end = text + length - km_min((size_t)length, sizeof(deleted) - 1);
 	if (__builtin_strcmp(end, deleted) == 0)
 		*end = '\0';

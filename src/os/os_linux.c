@@ -58,15 +58,17 @@
 
 bool (*km_os_fault)(const char *call);
 
-/* Guard markers: pages without access inside a mapping. */
+/* Whether the kernel's guard markers (pages without access inside a mapping) work. */
 enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
 
 /* State of the process, found at the start or changed later. */
 static struct {
 	bool shut, nameless;
-	uint8_t markers;				/* enum markers */
-	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
-	size_t lock_limit;				/* RLIMIT_MEMLOCK, with MCL_FUTURE in force; else 0 */
+	uint8_t markers;				/* whether guard markers work (enum markers) */
+	size_t address_limit, data_limit, memory;	/* RLIMIT_AS, RLIMIT_DATA and physical memory in bytes; 0: not
+							 * yet read */
+	size_t lock_limit;				/* RLIMIT_MEMLOCK while mlockall(MCL_FUTURE) is in force; else
+							 * 0 */
 	bool lock_on_fault;				/* MCL_ONFAULT: mappings are not filled in */
 } process;
 
@@ -223,7 +225,7 @@ static int find_lock(void *p, size_t bytes)
 
 	if (!km_os_is_shut() && !km_load(&process.lock_limit))
 		result = (int)KM_CALL(syscall(SYS_msync, p, bytes, MS_INVALIDATE));
-	/* A filter's refusal says nothing about the mapping. */
+	/* Count a filter's refusal as "not locked". */
 	return result == -EPERM || result == -EACCES || result == -ENOSYS ? 0 : result;
 }
 
@@ -430,7 +432,7 @@ long km_os_mlockall(int flags)
 
 	if (!result && flags & MCL_FUTURE) {
 		km_store(&process.lock_on_fault, (flags & MCL_ONFAULT) != 0);
-		/* After km_os_shut no call: assume a limit. */
+		/* After km_os_shut make no call, and assume a limit. */
 		km_store(&process.lock_limit, km_os_is_shut() ? (size_t)1 : km_os_limit(RLIMIT_MEMLOCK));
 	} else if (!result)
 		km_store(&process.lock_limit, (size_t)0);
@@ -656,7 +658,7 @@ _Noreturn void km_os_abort(void)
 {
 	const pid_t self = km_os_is_shut() ? 0 : (pid_t)syscall(SYS_gettid);
 
-	/* In a child with its parent's thread area, libc has the parent's number: musl's abort would end it. */
+	/* Not in a vfork child, where libc has the parent's number: musl's abort would end the parent. */
 	if (self && (unsigned)self != km_os_thread()) {
 		syscall(SYS_tgkill, getpid(), self, SIGABRT);
 		_exit(128 + SIGABRT);

@@ -10,7 +10,7 @@
 #include "die.h"
 #include "os_call.h"
 
-static size_t room;	/* 0: not yet asked */
+static size_t room;	/* bytes of address space for reservations; 0: not yet computed */
 
 static bool is_given_back(void *p, size_t bytes)
 {
@@ -34,7 +34,8 @@ bool km_os_refuses(size_t bytes)
 	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
 }
 
-/* Pages are reserved in parts of an eighth of RLIMIT_AS, and committed in steps of 4 MiB. */
+/* Names the limit that is reached. Pages are reserved in parts of an eighth of RLIMIT_AS, and committed in steps of 4
+ * MiB, so `bytes` may be refused below the limit. */
 void km_os_tell_shortage(char *text, size_t room, size_t bytes)
 {
 	const size_t as = km_os_limit(RLIMIT_AS), data = km_os_limit(RLIMIT_DATA);

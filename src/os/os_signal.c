@@ -99,7 +99,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	struct km_fault fault = { .address = info->si_addr };
 
 	km_debug(faults.handler != NULL, "a handler is known before it is called");
-	/* A signal sent by a process has no address. */
+	/* si_code > 0: a fault; a signal sent by a process has no address. */
 	if (info->si_code > 0)
 		describe(context, &fault);
 	if (info->si_code <= 0 || faults.handler(&fault) != KM_FAULT_RESUMED)

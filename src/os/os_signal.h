@@ -6,8 +6,8 @@
 
 struct km_fault {
 	const void *address;
-	uintptr_t pc;			/* address of the instruction; 0: unknown */
-	enum km_access { KM_ACCESS, KM_ACCESS_READ, KM_ACCESS_WRITE } access;	/* KM_ACCESS: unknown kind */
+	uintptr_t pc;			/* address of the faulting instruction; 0: unknown */
+	enum km_access { KM_ACCESS, KM_ACCESS_READ, KM_ACCESS_WRITE } access;	/* kind of access; KM_ACCESS: unknown */
 	uintptr_t sp, fp, lr;		/* registers at the fault; sp 0: unknown; lr: aarch64 only */
 };
 

@@ -80,7 +80,7 @@ bool km_os_own_descriptors(void)
 	       !KM_CALL(syscall(SYS_close_range, 0u, ~0u, UNSHARE));
 }
 
-/* Helper threads of this process; a child of fork has none. */
+/* Number of helper threads of this process; a child of fork has none. */
 static uint64_t ours;	/* process id in the upper half, number of helper threads in the lower half */
 
 static unsigned count_ours(uint64_t word, unsigned pid)
@@ -149,7 +149,7 @@ bool km_os_program_is_over(void)
 	       read_threads(text) == 1 + count_ours(km_load(&ours), km_os_pid());
 }
 
-/* Without a system call: libc keeps the thread's number, and computes the id of the thread's clock from the number. */
+/* Returns the thread's number without a system call: libc computes the id of the thread's clock from the number. */
 unsigned km_os_thread(void)
 {
 	clockid_t clock;

@@ -10,7 +10,7 @@
 
 struct km_sanitizer {
 	bool any;			/* a sanitizer is present */
-	bool objects;			/* report each allocation and free of an object, to a sanitizer below */
+	bool objects;			/* report each allocation and free of an object to a sanitizer */
 	bool address, thread, valgrind;
 };
 extern km_hidden struct km_sanitizer km_sanitizer;
@@ -26,7 +26,7 @@ struct km_hooks;
 struct km_sanitizer_ops {
 	/* Detect sanitizers, and set km_sanitizer. Context: once, before any thread. */
 	void (*start)(void);
-	const struct km_hooks *hooks;	/* hooks of caches with reported objects */
+	const struct km_hooks *hooks;	/* hooks (struct km_hooks) of caches whose objects are reported */
 
 	/* Begin and end a root: memory that may hold the only pointers to allocated objects. */
 	void (*root_comes)(const void *p, size_t bytes);
@@ -43,7 +43,7 @@ struct km_sanitizer_ops {
 	 * taker. */
 	void (*handed_out)(const void *p);
 	void (*handed_in)(const void *p);
-	/* Pass each page of a range. */
+	/* As handed_out and handed_in, for each page of a range. */
 	void (*pages_handed_out)(const void *p, size_t bytes);
 	void (*pages_handed_in)(const void *p, size_t bytes);
 

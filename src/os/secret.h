@@ -12,15 +12,15 @@
 
 struct km_hardening {
 	bool level;			/* KMEM_OPTIONS=hardened:1: all parts, except parts turned off by options */
-	bool live;			/* validate each free at once: page/alloc_map.h */
+	bool live;			/* validate each free at once by the allocation state map (page/alloc_map.h) */
 	bool zero_on_free;
-	bool zero_on_alloc;		/* not part of the level */
-	bool canary, quarantine;	/* alloc/harden.c; not part of the level */
+	bool zero_on_alloc;		/* zero each allocated object; not part of `hardened` */
+	bool canary, quarantine;	/* canaries and quarantine (alloc/harden.c); not part of `hardened` */
 	bool random_order;		/* unpredictable order of objects of a fresh slab or sheaf */
 	bool own_addresses;		/* address reuse: slab pages stay with one cache name (page/addr_reuse.h) */
-	bool guard_slabs;		/* ... with inaccessible slabs between; not part of the level */
+	bool guard_slabs;		/* address reuse with guard slabs in between; not part of `hardened` */
 	bool random_caches;		/* kmalloc and malloc split by call site; not part of the level */
-	uint64_t secret;		/* never 0 after km_hardening_start */
+	uint64_t secret;		/* the process's secret; never 0 after km_hardening_start */
 	char parts[160];		/* option names of the parts in force, separated by blanks */
 };
 extern km_hidden struct km_hardening km_hardening;

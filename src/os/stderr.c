@@ -15,11 +15,11 @@
 #define LOOKED_AT 256
 
 static struct {
-	bool known;	/* km_stderr_start has run */
-	bool open;	/* 2 was open at the start, as `file` */
+	bool known;	/* km_stderr_start has run: `open` and `file` are valid */
+	bool open;	/* descriptor 2 was open at the start, as `file` */
 	struct km_os_file file;
-	bool is_child;	/* a child of a fork */
-	int kept;	/* duplicate of 2, or -1 */
+	bool is_child;	/* this process is a child of fork */
+	int kept;	/* duplicate of descriptor 2, or -1 */
 } start = { .kept = -1 };
 
 static bool is_asked_for(const char *report)

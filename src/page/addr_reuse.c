@@ -22,7 +22,7 @@
 #define BUCKETS		256u
 
 struct owner {
-	struct owner *next;		/* next record of the bucket */
+	struct owner *next;		/* next record in the same bucket of the hash table of names */
 	char name[NAME_BYTES];
 	struct km_list free[KM_MAX_ORDER + 1];
 };
@@ -41,8 +41,8 @@ static struct owner **bucket_of(const char *name)
 	return &buckets[hash % BUCKETS];
 }
 
-/* Returns: the record of the name, or NULL. make: a missing record is made, unless there is no memory or the name is
- * too long. Requires: the lock is held. */
+/* Returns: the record of a cache name, or NULL. make: a missing record is made, unless there is no memory or the name
+ * is too long. Requires: the lock is held. */
 static struct owner *find(const char *name, bool make)
 {
 	struct owner **bucket = bucket_of(name), *owner = *bucket;
@@ -80,7 +80,8 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	return NULL;
 }
 
-/* Purge the pages and remove access. Returns: false if the system refuses, or there are enough guards. */
+/* Make a slab a guard: purge its pages and remove access. Returns: false if the system refuses, or there are
+ * MOST_GUARDS guards. */
 static bool shut(struct km_page *page, unsigned order)
 {
 	const size_t bytes = KM_PAGE_SIZE << order;
@@ -96,8 +97,8 @@ static bool shut(struct km_page *page, unsigned order)
 	return false;
 }
 
-/* Allocate a span: returns the pages of the first slab, and puts the other slabs into the name's list. Returns:
- * NULL if there is no span. */
+/* Allocate a span of slabs. The last slab becomes a guard, the first is the result, the others go into the name's list.
+ * Returns: NULL if no span can be allocated. */
 static struct km_page *take_span(const char *name, unsigned order, int node)
 {
 	const unsigned whole = order + SPAN_ORDER + km_load(&guards) / (MOST_GUARDS / 4);
@@ -112,7 +113,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		km_pages_free(page, whole);
 		return NULL;
 	}
-	/* The kept pages may be resident from an earlier use, and no purge finds pages in use. */
+	/* Purge the kept slabs now, because later purges skip them: their pages count as used. */
 	const bool gone = km_pages_hollow(page + slab, last - slab);
 	km_lock(&km_addr_reuse_lock);
 	struct owner *owner = find(name, true);
@@ -155,7 +156,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	size_t bytes = KM_PAGE_SIZE << order;
 
 	km_debug(page->type == KM_PAGE_NONE, "a freed slab has type NONE");
-	/* As in km_nodump_free: wait until a thread with the page on hold is done with the slab. */
+	/* Wait for threads that hold the page and read the slab's descriptor (km_page_hold). */
 	km_page_hold(page);
 	km_page_let_go(page);
 	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
@@ -172,8 +173,8 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 		km_pages_free(page, order);
 }
 
-/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. Returns: NULL
- * if there is no page. */
+/* Take kept pages of a name in this bucket, the largest order first, off their list. Returns: NULL if there are
+ * none. */
 static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;

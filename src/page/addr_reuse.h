@@ -8,14 +8,14 @@
 
 #include "arena.h"
 
-/* As km_pages_alloc and km_pages_free. km_addr_reuse_free gives the memory of the pages back to the system, where
- * this thread may call the system, and keeps the addresses for the name. */
+/* As km_pages_alloc and km_pages_free, for slabs of caches of this name. km_addr_reuse_free purges the pages if this
+ * thread may make system calls, and keeps their addresses for the name. */
 struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, bool may_wait);
 void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order);
-/* For a request about to be refused: free kept pages of any name, at least `pages` if there are as many. Returns the
- * number of freed pages. */
+/* Free kept pages of any name, at least `pages` if so many are kept, for a request that would otherwise be refused.
+ * Returns: the number of freed pages. */
 size_t km_addr_reuse_release(size_t pages);
-/* Pages kept for names, and guards without access. The zone counts these pages as used; statistics, as free and
+/* Pages kept for names, and pages of guards. The zone counts these pages as used; statistics count them as free and
  * clean. */
 extern km_hidden size_t km_addr_reuse_pages;
 extern km_hidden struct km_lock km_addr_reuse_lock;	/* for a fork */

@@ -18,9 +18,10 @@
 #include "zone.h"
 
 #define COMMIT_STEP	((size_t)2 << 20)
-#define ARRAY_ALIGN	((size_t)64 << 10)	/* the system's largest page */
-#define FOREIGN_PAGES	((size_t)2)		/* first pages of the first range: unknown addresses map here */
-#define MAP_SKEW	(KM_MAP_SKEW / sizeof(uint16_t))	/* members in front of the map that are no entries */
+#define ARRAY_ALIGN	((size_t)64 << 10)	/* largest page size of Linux */
+#define FOREIGN_PAGES	((size_t)2)		/* pages at the start of the first range that are never allocated: a
+						 * foreign address is looked up as page 0 or 1 */
+#define MAP_SKEW	(KM_MAP_SKEW / sizeof(uint16_t))	/* entries before the page map's first page, unused */
 
 _Static_assert(KM_ID_TABLES % ((size_t)64 << 10) == 0, "what lies behind them is aligned as they are");
 
@@ -28,7 +29,7 @@ struct km_arena km_arena km_sparse km_aligned(KM_PAGE_SIZE) = {
 	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW),
 };
 
-/* Reuse an unmapped range of at most `bytes` bytes: reserve its address space again. The arrays are still there. */
+/* Reserve address space anew for an unmapped range of at most `bytes` bytes. The range's arrays still exist. */
 static bool revive_range(size_t bytes)
 {
 	for (unsigned i = 1; i < km_arena.ranges; i++) {
@@ -56,7 +57,7 @@ const uint16_t km_range_bits[KM_RANGE_ARRAYS] = {
 };
 _Static_assert(KM_ALLOC_MAP_LOW == 3 && KM_ALLOC_MAP_HIGH == 7, "the table has the bits of each map");
 
-/* Returns: bytes of the i-th array up to this page, from the start of its memory on. */
+/* Returns: bytes from the start of the i-th array's memory to the entry of `page`. */
 static size_t bytes_to(unsigned i, size_t page)
 {
 	return ((i == KM_RANGE_MAP ? MAP_SKEW : 0) + page) * km_range_bits[i] / 8;
@@ -135,7 +136,7 @@ static bool new_range(void)
 		bytes = limit / 8;
 	/* The fast path of kfree computes a page index of 32 bits. */
 	bytes = km_min(bytes, KM_PAGE_SIZE << 32);
-	/* A small rest of a large limit is not worth one of the KM_MAX_RANGES ranges. */
+	/* Do not waste one of the KM_MAX_RANGES ranges on a small rest of a large limit. */
 	size_t least = km_max(limit == SIZE_MAX ? 0 : km_align_down(limit / 256, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
 	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), least);
 	while (!reserve_range(bytes)) {
@@ -175,7 +176,7 @@ void km_arena_fit(size_t limit)
 			fit_range(&km_arena.range[i], limit);
 }
 
-/* Commit an array of `all` bytes up to `need` bytes, in multiples of `step` bytes. *ready: its committed bytes. */
+/* Commit an array of `all` bytes up to `need` bytes, in multiples of `step`. *ready: the array's committed bytes. */
 static bool commit_array(char *start, size_t *ready, size_t need, size_t all, size_t step)
 {
 	size_t to = km_min(km_align_up(need, step), km_align_up(all, ARRAY_ALIGN));
@@ -262,7 +263,7 @@ static bool commit_block(struct km_range *range, unsigned node)
 	km_debug(km_is_locked(&km_arena.zone[node].lock) && km_is_locked(&km_arena.grow),
 		 "a range grows under its lock and the lock of its node");
 	km_debug(range->ready % KM_BLOCK_PAGES == 0, "a range is committed by whole blocks");
-	/* Where the system refuses, the kernel places each page at first touch. */
+	/* If the system refuses to bind the block, the kernel places each page at first touch. */
 	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
 		km_bump(&km_arena.bind_failures, 1);
 	if (range->node)
@@ -270,14 +271,14 @@ static bool commit_block(struct km_range *range, unsigned node)
 	size_t kept = first && !range->ready ? FOREIGN_PAGES : 0;
 	km_run_put(&km_arena.zone[node], range, range->ready + kept, KM_BLOCK_PAGES - kept, false);
 	km_store_release(&range->ready, end);
-	/* Once only: afterwards other threads read these fields. */
+	/* Set once, for the first range: afterwards other threads read these fields. */
 	if (first && !km_hot.pages) {
 		km_debug(range->ready == KM_BLOCK_PAGES, "the first block is published after its commit");
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
 	}
-	/* Last: until this store no index is below km_hot.pages. */
+	/* Publish the pages last: lookups compare a page index with km_hot.pages. */
 	if (first)
 		km_store_release(&km_hot.pages, end);
 	return true;
@@ -343,7 +344,7 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 	return page;
 }
 
-/* Allocate from the other nodes, the nearest first. */
+/* Allocate pages of the other nodes, the nearest first. */
 km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait,
 					       bool may_grow, bool *zero)
 {
@@ -364,12 +365,12 @@ static struct km_page *alloc_any(size_t count, unsigned order, int node, bool ma
 	struct km_page *page = alloc_on(first, count, order, may_wait, may_wait, zero);
 	if (km_likely(page))
 		return page;
-	/* Free pages of any node come before fresh memory. */
+	/* Try the free pages of all nodes before fresh memory. */
 	for (int grow = 0; grow <= may_wait && !page && !only; grow++)
 		page = alloc_elsewhere(first, count, order, may_wait, grow, zero);
 	if (page || !may_wait)
 		return page;
-	/* The last resort: the present purge frees its pages a moment later. */
+	/* As a last resort wait for a purge in progress: its pages are on no list until its end. */
 	km_lock_scope(&km_arena.purge);
 	page = alloc_on(first, count, order, true, false, zero);
 	return page || only ? page : alloc_elsewhere(first, count, order, true, false, zero);
@@ -384,7 +385,7 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, boo
 	return page;
 }
 
-/* Returns: the number of pages at the start that are alike: all gone, or all resident. */
+/* Returns: how many pages from `page` on are all gone (KM_PAGE_GONE), or all resident. *gone: which. */
 km_cold static size_t alike(const struct km_page *page, size_t count, bool *gone)
 {
 	size_t same = 1;
@@ -403,7 +404,8 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 
 	km_lock_quick_scope(&zone->lock);
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
-	/* A page of another node never equals the held page, so a stale value of staying is harmless. */
+	/* `staying` may be stale only if its page is of another node, and then differs from this page, which is
+	 * held. */
 	if (km_unlikely(page == km_load(&km_arena.staying))) {
 		km_debug(!km_arena.staying_count, "held pages are freed once");
 		km_arena.staying_count = count;
@@ -571,7 +573,7 @@ void km_pages_stay_no_more(void)
 	size_t count = km_arena.staying_count;
 	km_arena.staying_count = 0;
 	km_store(&km_arena.staying, NULL);
-	/* Gone pages count as resident again. */
+	/* The pages are resident now: they are gone no more. */
 	if (count)
 		km_pages_fill(page, count);
 	km_page_let_go(page);
@@ -643,7 +645,7 @@ unsigned km_arena_decay_ms(void)
 	return km_arena.decay_ms;
 }
 
-/* Take the locks in the order of their ranks. */
+/* Takes or frees the locks of purge, nodes and ranges around fork, in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
 	km_lock_around_fork(&km_nodump_lock, before, child);

@@ -32,7 +32,7 @@ enum km_page_type {
 	KM_PAGE_NONE,	/* never used, or the inside of a free run or a large block */
 	KM_PAGE_FREE,	/* first page of a free run */
 	KM_PAGE_SLAB,	/* head of a slab */
-	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
+	KM_PAGE_TAIL,	/* page of a slab behind the head; `order` leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
 	KM_PAGE_SHARED,	/* a page that several caches and kmalloc share (slob) */
 	KM_PAGE_FREE_LAST, /* last page of a free run of more than one */
@@ -42,12 +42,12 @@ enum km_page_type {
 
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
-	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free run: link in its bin; else a list of the engine */
-	uint16_t inuse;			/* slab: allocated objects */
-	uint16_t objects;		/* slab: all objects */
+	struct kmem_cache *cache;	/* cache of the slab, in the slab's head */
+	struct km_list list;		/* free run: link in the zone's bin; slab: link in a list of the engine */
+	uint16_t inuse;			/* slab: number of allocated objects */
+	uint16_t objects;		/* slab: number of objects */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
-	uint8_t order;			/* large block or slab: 2^order pages; slab: set in every page */
+	uint8_t order;			/* large block or slab: 2^order pages; set in every page of a slab */
 	uint8_t flags;			/* KM_SLAB_ flags */
 	uint8_t node;			/* head of an allocated block: NUMA node of its memory */
 	union {
@@ -65,17 +65,18 @@ struct km_page {
 	} km_aligned(16);
 } km_aligned(64);
 
-#define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
-#define KM_SLAB_DEAD	0x02	/* damaged, or the cache was destroyed: never used again */
+#define KM_SLAB_PARTIAL	0x01	/* the slab is on the node's partial list */
+#define KM_SLAB_DEAD	0x02	/* the slab is damaged, or its cache was destroyed: never used again */
 #define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (slab/sheaf_holes.c), or gone */
-#define KM_PAGE_GONE	0x08	/* memory of a page in use was given back; no object was made there since */
+#define KM_PAGE_GONE	0x08	/* the page is in use, and its memory was given back to the system; no object was made
+				 * there since */
 
 /* Shifts of the allocation state maps (alloc_map.h): one table for each shift from LOW to HIGH. */
 #define KM_ALLOC_MAP_LOW	3u
 #define KM_ALLOC_MAP_HIGH	7u
 #define KM_ALLOC_MAP_TABLES	(KM_ALLOC_MAP_HIGH - KM_ALLOC_MAP_LOW + 1)
 
-/* The arrays of a range, with entries for its pages. */
+/* The arrays of a range: an entry for each page, in each array. */
 enum {
 	KM_RANGE_MAP,
 	KM_RANGE_PAGE,
@@ -86,7 +87,7 @@ enum {
 };
 
 struct km_range {
-	char *base;		/* first address; NULL: the range was given back */
+	char *base;		/* first address of the range; NULL: the range was unmapped */
 	size_t pages;		/* reserved pages */
 	size_t ready;		/* committed pages; a multiple of a largest block */
 	union {
@@ -96,13 +97,14 @@ struct km_range {
 			uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
 			/* A bit for each page: free, and may be resident. Changes under the lock of the node. */
 			uint64_t *dirty;
-			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: no validation */
+			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps by shift; NULL: frees are not
+								 * validated */
 		};
-		void *array[KM_RANGE_ARRAYS];	/* the same, for loops over all arrays */
+		void *array[KM_RANGE_ARRAYS];	/* the arrays above, for loops over all arrays */
 	};
 	size_t array_ready[KM_RANGE_ARRAYS];	/* committed bytes of each array */
 	uint8_t *node;		/* node of each largest block; NULL: the machine has one node */
-	bool pinned;		/* a late reader may still read its pages: the range is never unmapped */
+	bool pinned;		/* a thread may read a page of the range after its free: the range is never unmapped */
 	bool leaving;		/* being unmapped; afterwards base is NULL, and a new range reuses the arrays */
 };
 
@@ -165,8 +167,8 @@ bool km_id_tables_reach(size_t id);
  * of the node. */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);
-/* Keep the pages of a slab in use even if the slab is freed, for one slab at a time. km_pages_stay_no_more() ends
- * this, and frees the pages if the slab was freed meanwhile. Requires: the page is held. */
+/* Postpones the free of a slab: if the slab is freed, its pages stay in use until km_pages_stay_no_more(), which then
+ * frees them. Only one slab at a time. Requires: the page is held. */
 void km_pages_stay(struct km_page *page);
 void km_pages_stay_no_more(void);
 /* Call visit for every head of a slab or large block, and every shared page, until visit returns non-zero. */
@@ -174,9 +176,9 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
 /* Give dirty pages back to the system after `decay_ms` of being free (0: all). Returns: the pages given back. */
 size_t km_pages_purge(unsigned decay_ms);
-/* Returns: pages in slabs and large blocks. */
+/* Returns: the pages of all slabs and large blocks. */
 size_t km_pages_used(void);
-/* Returns: km_pages_used() less the gone pages (KM_PAGE_GONE). Bounds are in proportion to this number. */
+/* Returns: km_pages_used() less the gone pages (KM_PAGE_GONE). Bounds are fractions of this number. */
 size_t km_pages_there(void);
 /* Unmap ranges whose pages are all free. With `clean`: only ranges whose memory went back to the system before. The
  * first range and pinned ranges are never unmapped. Under RLIMIT_DATA also take free blocks at the end of each range
@@ -184,15 +186,15 @@ size_t km_pages_there(void);
 bool km_ranges_release(bool clean);
 /* Pin the range of the page: a late reader may read the page after its free, so the range is never unmapped. */
 void km_page_pin(const struct km_page *page);
-/* Returns: the swing of use in pages: pages that trimming took and the program soon took again. */
+/* Returns: the swing in pages: pages that trimming gave back and the program soon allocated again. */
 size_t km_pages_swing(void);
 /* Returns: true if dirty memory exceeds its bound: a quarter of the memory in use, a floor, and the swing. */
 bool km_pages_too_dirty(void);
 /* Make pages in use resident, with their descriptors, map entries and objcg words. With a live_shift also the
  * allocation state map. Returns: 0 or -errno. */
 int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
-/* Add to the number of free resident pages that are kept for a reservation (negative: subtract). Returns: the number
- * of kept pages, including pages lost to the alignment of slabs. */
+/* Add to the number of free resident pages that are kept for a reservation (negative: subtract). Returns: the number of
+ * kept pages, with a margin for the alignment of slabs. */
 size_t km_pages_reserve(long pages);
 /* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
  * memory. Requires: the caller holds a lock since before the count. */
@@ -226,11 +228,11 @@ struct km_zone_counts {
 
 struct km_arena_stats {
 	size_t reserved_bytes, committed_bytes;
-	struct km_zone_counts pages;	/* sum of all nodes */
+	struct km_zone_counts pages;	/* counts summed over all nodes */
 	size_t bind_failures;		/* largest blocks that the system refused to bind to their node */
 };
 void km_arena_get_stats(struct km_arena_stats *stats);
-/* Addresses of the counters, for readers outside of the process. */
+/* Addresses of the counters, for a reader in another process (`kmem info`). */
 struct km_arena_view {
 	const unsigned *ranges;
 	const struct km_range *range;
@@ -239,11 +241,11 @@ struct km_arena_view {
 	const size_t *bind_failures;
 };
 void km_arena_expose(struct km_arena_view *view);
-const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
+const struct km_range *km_arena_range(unsigned i);	/* Returns: the i-th range; NULL beyond the last range. */
 void km_arena_set(bool huge, unsigned decay_ms);
 unsigned km_arena_decay_ms(void);
 void km_arena_fork(bool before, bool child);
-/* Check free lists and descriptors. Returns: the number of damages; prints a line for each. */
+/* Check the free lists and descriptors of all zones. Returns: the number of errors found; prints a line for each. */
 int km_arena_check(void);
 
 #endif

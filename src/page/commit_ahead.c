@@ -1,7 +1,7 @@
 /*
  * commit_ahead.c: memory committed ahead: the reservations, and a level that follows the demand of requests that may
- * not wait. The level is twice the demand between two top-ups. A request without success doubles the level. Without
- * demand the level falls by half in each decay time. Invariants: without such requests and reservations no memory is
+ * not wait. The level is twice the demand between two top-ups. A request without success doubles the level. In each
+ * decay time without demand the level falls by half. Invariants: without such requests and reservations no memory is
  * committed ahead. A refusal of the system ends a top-up. Committed, untouched pages cost no memory. While memory is
  * made resident no lock is held except `one`, for other threads that make memory resident.
  */
@@ -17,13 +17,13 @@
 #include "metadata.h"
 
 #define STEP_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages committed by one step */
-/* Least level with any demand, 64 MiB: a thread that never waits may use the pages up before another thread gets a
+/* Lowest level while there is demand, 64 MiB: a thread that never waits may use this up before another thread gets a
  * CPU. */
 #define LEAST_PAGES	(16 * STEP_PAGES)
 /* Highest level beyond the pages in use, even if requests fail again and again. */
 #define MOST_PAGES	(2 * LEAST_PAGES)
 #define MOST_STEPS	32				/* most steps of one top-up */
-/* Metadata for each page: slob's marks, slab's freelists; and a floor for sheaves. */
+/* Bytes of metadata to commit for each page committed ahead: slob's marks, slab's freelists. */
 #define METADATA_BYTES	192u
 #define METADATA_FLOOR	((size_t)64 << 10)
 
@@ -100,7 +100,7 @@ void km_ahead_top_up(void)
 		free_left_pieces_now();
 	if (km_load(&ahead.busy) || !km_cas_acquire(&ahead.busy, &free, 1u))
 		return;
-	/* Read first: a write would take the cache line from the threads that note requests. */
+	/* Read before the exchange: a write takes the cache line from the threads that note requests. */
 	size_t asked = km_load(&ahead.asked) ? km_swap_acquire(&ahead.asked, (size_t)0) : 0;
 	bool missed = km_load(&ahead.missed) && km_swap_acquire(&ahead.missed, false);
 
@@ -116,8 +116,8 @@ static bool commit(long pages)
 {
 	size_t steps = pages > 0 ? ((size_t)pages + STEP_PAGES - 1) / STEP_PAGES : 0;
 
-	/* Refuse more than the machine's memory: step by step the system would commit the pages, but could never
-	 * supply them. */
+	/* Refuse more than the machine's memory: the system would commit the pages step by step, but cannot supply
+	 * them. */
 	if (pages > 0 && (size_t)pages > km_os_memory() >> KM_PAGE_SHIFT)
 		return false;
 	/* Commit fresh pages, even if pages are free: fresh pages are contiguous. */
@@ -140,8 +140,8 @@ bool km_ahead_reserve(long pages)
 
 /* ------------------------------------------------------------------ made resident */
 
-/* State of making memory resident. No lock of general use is held while memory is faulted in: a fork does not wait
- * either, and the child gives back the pieces that the thread had taken. */
+/* State of making memory resident. No lock that a fork takes is held while memory is faulted in, so a fork does not
+ * wait. The child of such a fork frees the pieces that the thread had taken (free_left_pieces). */
 static struct {
 	struct km_lock one;	/* one thread at a time */
 	struct km_lock lock;	/* of the following fields; held only while pages are taken, freed or counted */
@@ -152,7 +152,7 @@ static struct {
 	.taken = { &touched.taken, &touched.taken },
 };
 
-/* Count `more` pages as reserved. Requires: the lock is held, or there is no other thread. */
+/* Count `more` pages as reserved. Requires: `lock` is held, or there is no other thread. */
 static void count(long more)
 {
 	km_add(&ahead.reserved, (size_t)more);
@@ -188,8 +188,8 @@ static bool take(size_t pages, unsigned order)
 	return page != NULL;
 }
 
-/* Free the taken pieces, one at a time, so that a fork can come in between. The last taken piece is freed first:
- * later allocations find the pages in the same order as this thread did. */
+/* Free the taken pieces, each under a hold of its own. The last piece is freed first: later allocations then find the
+ * pages in the order in which this thread took them. */
 static void give_taken_back(void)
 {
 	for (bool any = true; any;) {
@@ -204,7 +204,8 @@ static void give_taken_back(void)
 	}
 }
 
-/* Free the pieces of a thread that the fork left behind. Requires: `one` is held, or there is no other thread. */
+/* In the child of fork: free the pieces taken by a thread that exists only in the parent. Requires: `one` is held, or
+ * there is no other thread. */
 static void free_left_pieces(void)
 {
 	if (km_likely(!km_load(&ahead.left)))
@@ -227,7 +228,7 @@ static km_cold void free_left_pieces_now(void)
 }
 
 #define LEAST_PIECE	16u
-/* Take pages in pieces of `piece` pages. Where the memory is fragmented, in halves of these, down to `least` pages. */
+/* Take `pages` pages in pieces of `piece` pages; after a failure in pieces half as long, down to `least` pages. */
 static bool take_all(size_t pages, size_t piece, size_t least, unsigned order)
 {
 	for (size_t now; pages; pages -= now)
@@ -244,9 +245,9 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 {
 	const size_t slab = (size_t)1 << order;
 
-	/* The alignment of slabs leaves some pages unused (page/purge.c). */
+	/* Add a margin: the alignment of slabs leaves some pages unused (staying() in purge.c). */
 	own = km_min(own + own / 64 + 64, pages);
-	/* Pieces of the cache's slabs first, so that later slabs find small free pieces again. */
+	/* First take pieces of the size of the cache's slabs, so that the slabs later find free pieces of this size. */
 	bool done = take_all(km_align_up(own, slab), slab, slab, order) &&
 		    take_all(pages - own, STEP_PAGES, LEAST_PIECE, 0);
 
@@ -257,7 +258,7 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 	return done;
 }
 
-/* Move the counted pages to the count of the cache (done), or give up their count. */
+/* With `done` set the cache's count `*reserved` to `pages`; else undo count() of the new pages. */
 static void settle(size_t *reserved, size_t pages, bool done)
 {
 	km_lock_scope(&touched.lock);
@@ -268,7 +269,7 @@ static void settle(size_t *reserved, size_t pages, bool done)
 	touched.more = 0;
 }
 
-/* Take `more` pages back from the count of the cache, after a failure of rest(). */
+/* Undo settle() after a failure of rest(): subtract `more` pages from the cache's count and from the reserved pages. */
 static void take_back(size_t *reserved, long more)
 {
 	km_lock_scope(&touched.lock);
@@ -328,7 +329,7 @@ static int fault_in_slab(struct km_page *slab, void *arg)
 {
 	const struct visit *visit = arg;
 
-	/* Most pages belong to other caches: do not take the lock for these pages. */
+	/* Compare before the lock: most pages belong to other caches. */
 	if (km_load(&slab->cache) != visit->cache)
 		return 0;
 	km_page_hold(slab);
@@ -363,8 +364,8 @@ void km_ahead_give_up(size_t pages)
 
 /* ------------------------------------------------------------------ fork */
 
-/* Handle a fork. A thread interrupted by a signal handler while it makes memory resident continues in the child of
- * the handler's fork. */
+/* Handle a fork. If a signal handler that interrupted the holder of `one` forks, the interrupted code goes on in the
+ * child. */
 void km_ahead_fork(bool before, bool child)
 {
 	bool others = child && km_fork_has(&touched.lock) && !km_lock_is_own(&touched.one);
@@ -374,7 +375,8 @@ void km_ahead_fork(bool before, bool child)
 		return;
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
-	/* A fork without the lock loses the pieces in the list, as all memory that other threads had taken. */
+	/* If the fork could not take `lock`, the list is dropped: its pieces stay allocated in the child, as other
+	 * threads' memory. */
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)

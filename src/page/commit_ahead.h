@@ -34,13 +34,13 @@ struct km_ahead_want {
 	bool (*rest)(struct kmem_cache *cache);
 };
 bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want);
-/* For rest(): make the wanted slabs of the cache resident as a whole. wanted() is called under the lock of the
- * slab's node. Slabs may be used and freed meanwhile. Returns: false if the system refuses. */
+/* For rest(): make each slab of the cache with wanted(slab) resident. wanted() is called with the lock of the slab's
+ * node held. Slabs may be allocated and freed meanwhile. Returns: false if the system refuses. */
 bool km_ahead_fault_in_slabs(const struct kmem_cache *cache, uint32_t live_shift,
 			     bool (*wanted)(const struct kmem_cache *cache, const struct km_page *slab));
-/* Give up the reservation of a destroyed cache. */
+/* Gives up the pages reserved for a destroyed cache. */
 void km_ahead_give_up(size_t pages);
-/* Returns: the number of pages to keep free. */
+/* Returns: the level: the number of free committed pages that a top-up aims at. */
 size_t km_ahead_level(void);
 void km_ahead_fork(bool before, bool child);
 

@@ -19,7 +19,7 @@ void km_deferred_piece(void *p, size_t bytes)
 {
 	struct piece *piece = p;
 
-	/* The smallest piece has a cache line, enough for the record. */
+	/* A piece has at least a cache line, enough for this record. */
 	piece->bytes = bytes;
 	km_list_push(&pieces, piece, piece->next);
 }

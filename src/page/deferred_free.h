@@ -5,7 +5,8 @@
 
 #include "arena.h"
 
-/* Defer lock-taking frees of this thread until km_deferred_end(). Returns: the former state. */
+/* Until km_deferred_end() this thread's frees of pages and metadata are put on the list, and take no lock. Returns: the
+ * former state. */
 km_inline bool km_deferred_begin(void)
 {
 	bool was = km_thread.late;
@@ -19,7 +20,7 @@ km_inline void km_deferred_end(bool was)
 	km_thread.late = was;
 }
 
-/* Defer the free of pages with reset descriptors, or of a piece of metadata. */
+/* Put pages with reset descriptors (km_deferred_metadata: a piece of metadata) on the list. */
 void km_deferred_pages(struct km_page *page, unsigned order) km_cold;
 void km_deferred_piece(void *p, size_t bytes) km_cold;
 km_inline void km_deferred_or_free(struct km_page *page, unsigned order)

@@ -12,12 +12,12 @@
 #include "base/fields.h"
 
 struct km_guarded {
-	uintptr_t start;	/* first address: pages without access alternate with the pages of objects */
+	uintptr_t start;	/* address of the pool: pages without access alternate with the pages of objects */
 	size_t bytes;		/* bytes of the pool; 0: there is no pool, and no hook is called */
-	size_t page_bytes;	/* bytes of a system page: the largest object */
-	size_t objects, live;	/* most objects; allocated objects */
-	size_t samples, reports; /* objects ever allocated; reported mistakes */
-	bool each;		/* serve each suitable request from the pool, while there is room */
+	size_t page_bytes;	/* bytes of a system page: objects up to this size can be guarded */
+	size_t objects, live;	/* capacity in objects; allocated objects */
+	size_t samples, reports; /* guarded objects allocated since the start; errors reported */
+	bool each;		/* mode `each`: guard every suitable request while there is room, not only samples */
 	/* For readers outside of the process (base/fields.h). */
 	const void *slot;	/* array of records, one for each object */
 	const struct kmem_record_field *fields;
@@ -37,30 +37,31 @@ struct km_guard_options {
 	bool each;
 };
 
-/* Present or last object of the page of an address in the pool. */
+/* Description of the object, present or last, in a page of the pool. */
 struct km_guarded_object {
 	const char *start;
 	size_t bytes;
-	struct kmem_cache *cache;		/* NULL: the cache was destroyed */
+	struct kmem_cache *cache;		/* its cache; NULL: the cache was destroyed */
 	const char *name;			/* name of the cache */
 	bool taken;
 };
 
 /*
- * Hook of guarded objects (base/cc.h).
- * alloc: allocate an object, zeroed or constructed as the cache and gfp demand; NULL: not now. May make system calls.
- * Requires: no lock is held.
- * free: free the object at a guarded address. cache NULL: any cache. function NULL: the object comes from a CPU's
- * sheaf, long after the free by its user. Runs also in signal handlers and under locks, so free takes no lock.
- * again: the fast path allocates an object that the fast path may have freed before.
+ * Hook of guarded objects (base/cc.h). alloc: allocate an object, zeroed or constructed as the cache and gfp demand;
+ * NULL: not now. May make system calls. Requires: no lock is held. free: free the object at a guarded address. cache
+ * NULL: any cache. function NULL: the object comes from a CPU's sheaf, long after the free by its user. Runs also in
+ * signal handlers and under locks, so free takes no lock. again: the fast path allocates an object that the fast path
+ * may have freed before.
  */
 struct km_guard_ops {
-	void (*start)(const struct km_guard_options *options);	/* before the first cache is made */
-	void (*ready)(void);					/* libc is ready as well: sampling may start */
+	void (*start)(const struct km_guard_options *options);	/* called before the first cache is made */
+	void (*ready)(void);					/* called when libc is ready as well: sampling may
+								 * start */
 	void (*tick)(uint64_t now_ms);
 	void *(*alloc)(struct kmem_cache *cache, uint32_t bytes, uint32_t align, gfp_t gfp);
 	void (*again)(struct kmem_cache *cache, void *object);
-	void (*unseen)(struct kmem_cache *cache);	/* from now on the fast path may free its allocated objects */
+	void (*unseen)(struct kmem_cache *cache);	/* called when the cache loses its observers: from now on the
+							 * fast path may free guarded objects */
 	void (*free)(struct kmem_cache *cache, void *p, const char *function);
 	/* Describe the object at p. False: the page of p never had an object. */
 	bool (*look)(const void *p, struct km_guarded_object *seen);

@@ -30,7 +30,7 @@
 struct kept {
 	struct kept *next;
 	size_t bytes;
-	bool dirty;		/* the system refused the memory as well */
+	bool dirty;		/* the system also refused to purge the range */
 };
 
 struct km_huge km_huge;
@@ -39,8 +39,8 @@ static struct {
 	size_t used, deleted;	/* entries of the table */
 	uintptr_t view;		/* for readers without the lock: address of the table | log2 of slots */
 	uint32_t searches;
-	unsigned alone;		/* mappings that exist or are being made */
-	uint32_t in_hand;	/* blocks in no table and not cached: a fork waits for these blocks */
+	unsigned alone;		/* number of blocks with a mapping of their own, with those being mapped */
+	uint32_t in_hand;	/* blocks on their way between user, table and cache; a fork waits until this is 0 */
 	bool strict, asked;	/* strict: overcommit_memory is 2; asked: strict is known */
 	struct kept *kept;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
@@ -68,9 +68,10 @@ static void unlock_table(const struct km_busy_was *was)
 #define FIRST_SLOTS	64u
 #define DELETED		1u
 #define VIEW_SLOTS	((uintptr_t)63)
-#define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
+#define FORK_TRIES	1000	/* a fork waits at most so many ms for `in_hand` to become 0 */
 #define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
-#define METADATA_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
+#define METADATA_MOST	((size_t)4 << 20)	/* bytes of the largest table in metadata; a larger table is a
+						 * mapping */
 
 static size_t hash(uintptr_t start)
 {
@@ -134,7 +135,7 @@ static void clear_behind(void *p, size_t bytes)
 	__builtin_memset((char *)p + bytes, 0, whole_pages(bytes) - bytes);
 }
 
-/* Unmap a range that is in no table, or keep the range if the system refuses. Requires: the lock is held. */
+/* Unmap a range that is in no table. If the system refuses, keep the range (`kept`). Requires: the lock is held. */
 static void hand_over(void *p, size_t bytes)
 {
 	km_debug(km_is_locked(&big.lock) && big.alone, "an unmapped block was counted");
@@ -146,7 +147,7 @@ static void hand_over(void *p, size_t bytes)
 	struct kept *kept = p;
 	bool dirty = !km_region_clean_part(p, whole_pages(bytes));
 
-	/* A block without write access cannot hold the record, and is lost. */
+	/* A range that cannot be made writable cannot hold the record, and is lost. */
 	if (km_os_unprotect(p, bytes))
 		return;
 
@@ -235,8 +236,7 @@ static void *reuse_kept(size_t bytes, size_t align)
 	return NULL;
 }
 
-/* Map a block. Drops the lock during the system call; in_hand counts the block meanwhile. Requires: the lock is
- * held. */
+/* Map a new block. Unlocks during the system call; in_hand counts the block meanwhile. Requires: the lock is held. */
 static void *map_alone(size_t bytes, size_t align)
 {
 	big.alone++;
@@ -253,8 +253,8 @@ static void *map_alone(size_t bytes, size_t align)
 	return p;
 }
 
-/* Give the range of a block in no table back to the system. Drops the lock during the system call. Requires: the lock
- * is held. */
+/* Unmap the range of a block that is in no table, or free its part of a region. Unlocks during the system call.
+ * Requires: the lock is held. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
 	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p),
@@ -360,8 +360,8 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	return bytes;
 }
 
-/* For a request of `bytes` refused by the system: give back the oldest cached block. Requires: the lock is held.
- * Returns: false if no block is cached, or the system would refuse the request even without all cached blocks. */
+/* For a request of `bytes` refused by the system: unmap the oldest cached block. Requires: the lock is held. Returns:
+ * false if no block is cached, or the request is larger than could ever be mapped. */
 static bool shed_for(size_t bytes)
 {
 	size_t idle = km_huge_cache.pages << KM_PAGE_SHIFT;
@@ -415,13 +415,14 @@ static void *get_new(size_t bytes, size_t align, uint32_t *region)
 
 	if (!p)
 		p = km_region_alloc(bytes, align, scarce, region);
-	/* Larger than a region can be: only a few such blocks fit in the address space, so a mapping is fine. */
+	/* A block larger than a region gets a mapping: only a few such blocks fit into the address space. */
 	if (!p && !alone)
 		p = map_alone(bytes, align);
 	return p;
 }
 
-/* Get memory: kept, cached or new. *zero: the memory reads as zeros. Requires: the lock is held. */
+/* Get memory for a block: a kept range, a cached block or new memory. *zero: the memory reads as zeros. Requires: the
+ * lock is held. */
 static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 {
 	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
@@ -541,7 +542,8 @@ void *km_huge_resize(void *p, size_t bytes)
 	table_scope();
 	struct km_huge_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
-	/* The cached blocks may occupy the missing memory. Other threads may have changed the table meanwhile. */
+	/* After a failure unmap cached blocks, which may have the missing memory, and find the entry again: other
+	 * threads may have changed the table. */
 	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
 	       shed_for(bytes - km_min(bytes, entry->bytes))) {
 		entry = find((uintptr_t)p);
@@ -647,7 +649,8 @@ void km_huge_fork(bool before, bool child)
 
 /* ------------------------------------------------------------------ mlockall */
 
-/* Hide or show free memory and spare room. The lock is held throughout, so both calls see the same parts. */
+/* Around mlockall: make free parts and spare room of regions inaccessible (hidden), or accessible again. The lock stays
+ * held from one call to the other. */
 static void hide_all(bool hidden)
 {
 	unsigned left = HIDDEN_MOST;

@@ -12,7 +12,7 @@
 struct km_huge_entry {
 	uintptr_t start;	/* address of the block; 0: empty, 1: deleted */
 	size_t bytes;
-	uint64_t owner;		/* objcg; 0: uncharged */
+	uint64_t owner;		/* objcg charged for the block; 0: uncharged */
 	uint32_t region;	/* number of the region; 0: a mapping of its own */
 	uint32_t found;		/* number of the last search that returned the block */
 };
@@ -39,17 +39,17 @@ void *km_huge_resize(void *p, size_t bytes);
 /* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the objcg. */
 uint64_t km_huge_owner(const void *p);
 void km_huge_set_owner(const void *p, uint64_t owner);
-/* Begin a search. Returns: the number of the search. */
+/* Begin a search for blocks (km_huge_next). Returns: the number of the search. */
 uint32_t km_huge_search(void);
-/* Find the next block charged to `owner` that this search has not returned yet, from *from on (0 at first). The table
- * may be replaced between two calls. Returns: NULL if there is no more. */
+/* Find the next block charged to `owner` that this search has not returned yet. *from: where to go on, 0 at first. The
+ * table may be replaced between two calls. Returns: NULL if there is no more. */
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from);
 /* Returns: true if p lies in a huge block. Context: takes no lock. */
 bool km_huge_inside(const void *p);
-size_t km_huge_pages(void);		/* pages of allocated huge blocks */
+size_t km_huge_pages(void);		/* Returns: pages of allocated huge blocks. */
 /* Give cached blocks beyond their bound back to the system. */
 void km_huge_trim(void);
-/* Give blocks cached for at least decay_ms back (0: all), and fade the learnt bound. Returns: bytes. */
+/* Unmap blocks cached for at least decay_ms (0: all), and reduce the swing of cached blocks. Returns: bytes. */
 size_t km_huge_purge(unsigned decay_ms);
 /* Offer the kept ranges, once refused by munmap, to the system again. */
 void km_huge_offer(void);

@@ -14,14 +14,15 @@
 #include "os/os.h"
 #include "metadata.h"
 
-/* Limit of the swing where little is in use: a program that then becomes idle keeps this much. */
+/* Highest swing of a program that uses little memory: so much may stay cached when the program becomes idle. */
 #define MOST_SWUNG	((size_t)64 << 20)
 
 struct km_huge_cache km_huge_cache;
 static struct {
 	size_t trimmed;			/* bytes given back lately because of the bound */
-	size_t missed;			/* ... and allocated again since (purge.c does the same for pages) */
-	size_t peak;			/* recent peak of bytes in use */
+	size_t missed;			/* bytes of these allocated again since: the swing (purge.c does the same for
+					 * pages) */
+	size_t peak;			/* recent peak of bytes in use; falls slowly */
 } swing;
 
 static size_t cached_bytes(void)
@@ -79,8 +80,8 @@ bool km_huge_cache_take(size_t bytes, size_t align, struct km_huge_cached *got)
 		const struct km_huge_cached *one = &km_huge_cache.at[i];
 		size_t off = one->bytes > bytes ? one->bytes - bytes : bytes - one->bytes;
 
-		/* A block that grows may move, so a request with a larger alignment needs a block of sufficient
-		 * size. */
+		/* A request with an alignment above a page needs an aligned block that is large enough: a block that
+		 * grows may move. */
 		if (align > KM_PAGE_SIZE && ((uintptr_t)one->p & (align - 1) || one->bytes < bytes))
 			continue;
 		/* Of two equally good blocks, take the block freed last. */

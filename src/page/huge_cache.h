@@ -16,7 +16,7 @@ struct km_huge_cached {
 extern km_hidden struct km_huge_cache {
 	struct km_huge_cached at[KM_HUGE_CACHED_MOST];	/* cached blocks, the oldest first */
 	unsigned count;
-	size_t pages;			/* of the cached blocks; read without the lock */
+	size_t pages;			/* pages of all cached blocks; read without the lock */
 } km_huge_cache;
 
 /* Add a freed block. used: bytes in use without the block. Returns: false if the cache is full. */
@@ -32,7 +32,7 @@ bool km_huge_cache_too_many(size_t used);
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone);
 /* Take the oldest block if it was freed at least decay_ms ago; the caller must unmap the block. */
 bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone);
-/* Fade the learnt bound by a quarter, or (whole) completely. */
+/* Reduce the swing (bytes trimmed and soon mapped again) by a quarter, or (whole) to 0. */
 void km_huge_cache_fade(size_t used, bool whole);
 
 #endif

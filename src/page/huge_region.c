@@ -25,8 +25,9 @@
 #define FIRST_BYTES	((size_t)1 << 30)
 /* Granules of the largest region: its records have 4 MiB, the largest piece of metadata.c. */
 #define MOST_GRANULES	((size_t)128 << 10)
-#define MAX_REGIONS	4096u		/* regions of small granules may cover the whole address space of a process */
-#define CLASSES		72u		/* four for each power of two of granules */
+#define MAX_REGIONS	4096u		/* most regions: with small granules they may cover the whole address space of a
+					 * process */
+#define CLASSES		72u		/* classes of free runs by length: four for each doubling */
 #define LOOKS		32		/* runs tried in a class whose runs may be too small */
 
 /* Record of the first and the last granule of a run. Records in between are stale. */
@@ -34,23 +35,24 @@ struct run {
 	struct km_list list;		/* free: link in the list of its class; only in the first record */
 	uint32_t granules;
 	uint16_t region;		/* free: number of the region; only in the first record */
-	bool free, dirty;		/* dirty: the content is undefined and resident */
+	bool free, dirty;		/* free: no block is in the run; dirty: the run's memory may be resident, with
+					 * any content */
 };
 _Static_assert(MOST_GRANULES * sizeof(struct run) <= (size_t)4 << 20, "metadata.c gives no more at once");
 
 struct region {
-	char *base;			/* NULL: the entry is free */
+	char *base;			/* address of the region; NULL: the entry is free */
 	uint16_t number;
 	struct run *run;
-	uint32_t granules, ready, used;	/* granules: reserved, accessible, in blocks */
+	uint32_t granules, ready, used;	/* number of granules: reserved; accessible; in blocks */
 };
 
 static struct {
-	struct region *at[MAX_REGIONS / 64];	/* allocated by 64 */
-	unsigned count, newest;		/* entries ever used; entry of the newest region */
+	struct region *at[MAX_REGIONS / 64];	/* pointers to arrays of 64 regions, allocated on demand */
+	unsigned count, newest;		/* entries ever used; number of the newest region */
 	size_t granule;			/* bytes of a granule */
 	bool scarce;			/* address space or committed memory is limited */
-	size_t bytes;			/* reserved bytes */
+	size_t bytes;			/* reserved bytes of all regions */
 	struct km_list free[CLASSES];
 } regions;
 size_t km_region_spare;
@@ -186,8 +188,8 @@ static unsigned unused_region(void)
 	return i;
 }
 
-/* Reserve a new region, as large as all regions together, so that there are few. Where the system refuses, a quarter
- * of that, and so on. */
+/* Reserve a new region, as large as all regions together, so that regions stay few. Where the system refuses, try a
+ * quarter of the size, and so on. */
 static struct region *new_region(size_t granules)
 {
 	size_t limit = km_os_address_room(), least = granules * regions.granule;
@@ -244,8 +246,8 @@ static bool fits(const struct region *region, size_t i, size_t have, size_t gran
 	return *skip + granules <= have;
 }
 
-/* Find a free run in the existing regions. At most LOOKS runs of each class are tried: runs of the lowest class may
- * be too small, runs of higher classes are not. */
+/* Find a free run in the existing regions. At most LOOKS runs of each class are tried. Only runs of the lowest class
+ * may be too small. */
 static struct region *find(size_t granules, size_t align, size_t *first, size_t *skip)
 {
 	for (unsigned class = class_of(granules); class < CLASSES; class++) {
@@ -282,7 +284,7 @@ static bool extend(struct region *region, size_t granules, size_t align, size_t 
 	return true;
 }
 
-/* Make the whole region accessible: one mapping less. The rest may serve other blocks. */
+/* Make the whole region accessible, where its inaccessible end is too short for a block: this saves a mapping. */
 static void finish(struct region *region)
 {
 	size_t at = region->ready, more = region->granules - at;
@@ -312,7 +314,7 @@ static struct region *find_or_extend(size_t granules, size_t align, size_t *firs
 	return NULL;
 }
 
-/* Allocate `granules` granules of the free run at first, from first + skip on. */
+/* Make a block of `granules` granules in the free run at `first`, from first + skip on. */
 static void carve(struct region *region, size_t first, size_t skip, size_t granules)
 {
 	struct run *run = &region->run[first];
@@ -465,7 +467,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	return true;
 }
 
-/* Remove access to a part (hidden), or restore access without the lock of mlockall. */
+/* Remove access to a part (hidden), or restore access, and undo the lock of mlockall. */
 static void hide(char *p, size_t granules, bool hidden)
 {
 	size_t bytes = granules * regions.granule;

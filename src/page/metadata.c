@@ -17,7 +17,7 @@
 #define MIN_SHIFT	6u
 #define MAX_SHIFT	22u
 #define COMMIT_STEP	((size_t)256 << 10)
-#define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* smallest pieces of a page */
+#define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* number of smallest pieces in a page */
 #define RANGE_BYTES	((size_t)1 << 30)
 #define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
@@ -29,8 +29,9 @@ static struct {
 	char *base, *at, *committed, *end;	/* the current range */
 	size_t free_bytes;		/* bytes on the free lists */
 	size_t freed;			/* bytes freed since the last trim */
-	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
-	uint64_t *gone;			/* a bit for each page of the range: purged */
+	uint8_t *units;			/* during a trim: for each page of the range the number of free smallest
+					 * pieces */
+	uint64_t *gone;			/* a bit for each page of the range: the page is purged */
 	size_t gone_pages;
 	bool faulted_in;		/* memory of no piece was made resident for a reservation */
 	char *root;			/* the first bytes of the first range (km_metadata_root) */
@@ -49,7 +50,7 @@ static void **link_of(void *p)
 	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
 }
 
-/* With the lock. */
+/* Lists a span of metadata. Requires: the lock is held. */
 static void note_span(const char *start, size_t bytes)
 {
 	if (km_metadata.spans == km_array_count(km_metadata.span))
@@ -72,7 +73,7 @@ static bool new_range(size_t bytes)
 	char *p;
 
 	range = km_max(km_max(range, COMMIT_STEP * 4), least);
-	/* Another process may have limited the address space of this process. */
+	/* After a refusal try a quarter: another process may have limited this process's address space. */
 	while (!(p = km_os_reserve(range, KM_PAGE_SIZE))) {
 		if (range == least)
 			return false;
@@ -161,8 +162,8 @@ static void *take_gone(unsigned shift)
 	return p;
 }
 
-/* Cut `bytes` (a power of two) off the range; without may_wait only off its committed part. Returns: NULL if there is
- * no memory. */
+/* Allocate `bytes` (a power of two) from the unused part of the range; without may_wait only from its committed part.
+ * Returns: NULL if there is no memory. */
 static void *carve(size_t bytes, bool may_wait)
 {
 	/* A sheaf is aligned to its size, and the largest sheaf has 1024 words. */
@@ -183,7 +184,7 @@ static void *carve(size_t bytes, bool may_wait)
 		metadata.committed += step;
 		km_bump(&km_metadata.committed_bytes, step);
 	}
-	/* Bytes skipped by the alignment become smaller pieces. */
+	/* Put the bytes skipped by the alignment on the free lists. */
 	for (size_t piece; metadata.at < p; metadata.at += piece) {
 		piece = (size_t)1 << __builtin_ctzll((uintptr_t)metadata.at);
 		push(metadata.at, shift_of(piece), false);
@@ -222,8 +223,8 @@ static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 			metadata.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
-			/* A page has pieces of one list, so the page can be purged when all records of one kind are
-			 * free. */
+			/* A page is cut into pieces of one list: so the page can be purged when all records of one kind
+			 * are free. */
 			p = take_gone(shift) ?: carve(km_max((size_t)1 << shift, (size_t)KM_PAGE_SIZE), may_wait);
 			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
 				push((char *)p + ((at - 1) << shift), shift, spread);
@@ -245,7 +246,7 @@ bool km_metadata_ahead(size_t bytes)
 {
 	km_busy_lock_scope(&metadata.lock);
 	bool ready = metadata.at && (size_t)(metadata.committed - metadata.at) >= bytes;
-	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
+	/* Commit no more than the rest of the range: a thread that needs more begins the next range. */
 	size_t left = (size_t)(metadata.end - metadata.committed);
 	km_debug(metadata.committed <= metadata.end, "at most the whole range is committed");
 	size_t step = ready || !metadata.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
@@ -319,7 +320,7 @@ void *km_metadata_alloc_spread(size_t bytes, bool may_wait)
 {
 	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
 	char *piece = alloc_piece(bytes, may_wait, true);
-	/* The number of cache lines at which the record may begin. */
+	/* number of cache lines of the piece at which the record may begin */
 	size_t places = (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
 
 	return piece ? piece + ((uintptr_t)piece >> KM_PAGE_SHIFT) % places * KM_CACHE_LINE : NULL;
@@ -394,7 +395,7 @@ static size_t choose(size_t all)
 	return chosen;
 }
 
-/* Returns: true if all pages of the piece are chosen. Else the piece stays, and so do its pages. */
+/* Returns: true if all pages of the piece are chosen, and the piece leaves the free list. */
 static bool goes(const void *piece, unsigned shift)
 {
 	size_t pages;
@@ -536,7 +537,7 @@ void km_metadata_trim(bool always)
 			chosen = trim();
 		km_unlock(&metadata.lock);
 		km_busy_end(was);
-		/* The thread that begins a trim completes the trim. */
+		/* Go on after TRIM_PAGES pages, until nothing is left to trim. */
 		always = true;
 	}
 }

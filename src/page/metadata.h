@@ -29,8 +29,8 @@ void km_metadata_trim(bool always);
  * changed. The owner must report bytes written again by km_metadata_came_back(). */
 bool km_metadata_purge(void *p, size_t bytes);
 void km_metadata_came_back(size_t bytes);
-/* Hold all metadata: no piece is allocated or freed until km_metadata_let_go(). Context: for some hundred instructions,
- * with km_thread.busy set. Takes the lock. */
+/* Lock the metadata: no piece is allocated or freed until km_metadata_let_go(). Context: for some hundred instructions,
+ * with km_thread.busy set. */
 void km_metadata_hold(void);
 void km_metadata_let_go(void);
 /* Address space of metadata: its ranges, and mappings that other files report here. Beyond the last span no span is

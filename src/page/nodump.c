@@ -14,7 +14,7 @@
 struct block {
 	struct km_list list;
 	struct km_page *first;
-	size_t used;			/* pages */
+	size_t used;			/* pages of the block that belong to slabs */
 	uint64_t taken[KM_BLOCK_PAGES / 64];
 };
 
@@ -66,7 +66,7 @@ static struct block *block_of(const struct km_page *page)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
+/* Allocate a largest block with MADV_DONTDUMP. Returns: NULL without memory, or if the system refuses the advice. */
 static struct block *new_block(int node)
 {
 	struct block *block = km_metadata_alloc(sizeof(*block), true);

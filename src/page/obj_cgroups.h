@@ -12,14 +12,14 @@
  * vector. The vector takes no more memory than a vector without gaps, because the allocator rounds sizes to powers of
  * two.
  *
- * A cached object in a plain sheaf or a free object of a slab is uncharged, whatever its word contains: each
- * allocation must set the word. In a cache with charged and uncharged objects (sometimes) an allocation must set 0 as
- * well, so the first charge makes a vector, and each free clears the object's word. Invariant: the word of a charged
- * object names its objcg. An entry of a vector is written only by the thread that holds the object; a page's word
- * only by compare-and-swap.
+ * A cached object in a plain sheaf or a free object of a slab is uncharged, whatever its word contains: each allocation
+ * must set the word. In a cache with charged and uncharged objects (sometimes) an allocation must set 0 as well, so the
+ * first charge makes a vector, and each free clears the object's word. Invariant: the word of a charged object names
+ * its objcg. An entry of a vector is written only by the thread that holds the object; a page's word only by
+ * compare-and-swap.
  *
- * Kernel: a vector for each slab with a charged object (slab->obj_exts). Here most pages have objects of one group,
- * and one word is enough. Bulk frees look for this case.
+ * Kernel: a vector for each slab with a charged object (slab->obj_exts). Here most pages have objects of one group, and
+ * one word is enough. Bulk frees look for this case.
  */
 #ifndef KM_PAGE_OBJ_CGROUPS_H
 #define KM_PAGE_OBJ_CGROUPS_H

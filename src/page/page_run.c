@@ -8,7 +8,7 @@
 #include "os/os.h"
 #include "zone.h"
 
-/* Runs tried whose alignment may fit by chance, before longer runs, which always fit. */
+/* Number of runs tried whose alignment fits only by chance, before longer runs, which always fit. */
 #define VISITS	16u
 
 /* ------------------------------------------------------------------ bits */
@@ -109,7 +109,7 @@ km_inline void link_run(struct km_zone *zone, struct km_page *run, size_t pages,
 	km_store(&run->freed_ms, freed_ms);
 	km_store(&last->run, (uint32_t)pages);
 	km_store(&run->run, (uint32_t)pages);
-	/* The order matters: a run of one page has the type FREE. */
+	/* Set the type of the last page first: in a run of one page the type FREE must remain. */
 	km_store(&last->type, (uint8_t)KM_PAGE_FREE_LAST);
 	km_store(&run->type, (uint8_t)KM_PAGE_FREE);
 	km_list_add_head(&run->list, list);
@@ -196,7 +196,8 @@ km_inline size_t dirty_of(const struct km_range *range, const struct km_page *ru
 	return run->dirty == run->run ? count : km_bits_count(range->dirty, first, count);
 }
 
-/* Count allocated pages that are not resident, up to the trimmed pages: trimming gave these pages back too early. */
+/* Count allocated pages that are not resident as `missed`, at most as many as were trimmed: trimming gave these pages
+ * back too early. */
 km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 {
 	size_t again = km_min(zone->trimmed, pages);
@@ -278,7 +279,7 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 
 /* ------------------------------------------------------------------ putting back */
 
-/* Joined runs. The age of the result is the average age of the resident pages. */
+/* The run that results from joining runs. Its age is the average age of the resident pages. */
 struct joined {
 	size_t start, end, dirty;
 	uint32_t now, age_ms;
@@ -297,7 +298,7 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	km_debug(start + run->run == to->start || start == to->end, "joined runs are adjacent");
 	km_debug(dirty <= to->end - to->start + run->run, "a run has at most as many dirty pages as pages");
 
-	/* Usually the age of both is 0. */
+	/* Mostly both ages are 0, and the division is skipped. */
 	if (run->dirty && (age > 0 || to->age_ms))
 		to->age_ms = (uint32_t)(((uint64_t)to->age_ms * to->dirty + (uint64_t)km_max(age, 0) * run->dirty) /
 					dirty);
@@ -307,7 +308,7 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	unlink_run(zone, run);
 }
 
-/* A run of another node changes under another lock, so the search stops at the border of the node. */
+/* Returns: NULL also for a run of another node, because such a run changes under another lock. */
 struct km_page *km_run_before(const struct km_range *range, size_t index)
 {
 	if (!index || (!(index & (KM_BLOCK_PAGES - 1)) &&
@@ -324,7 +325,7 @@ struct km_page *km_run_at(const struct km_range *range, size_t index)
 	if (index >= km_load_acquire(&range->ready) ||
 	    (!(index & (KM_BLOCK_PAGES - 1)) && km_range_node(range, index - 1) != km_range_node(range, index)))
 		return NULL;
-	/* A block in use may change its type without the lock, but never from or to FREE. */
+	/* The type may be of a block in use, and change meanwhile; but only under this lock from or to FREE. */
 	return km_load(&range->page[index].type) == KM_PAGE_FREE ? &range->page[index] : NULL;
 }
 

@@ -11,7 +11,8 @@
 #include "huge_cache.h"
 #include "zone.h"
 
-#define LATER_MS	60000u	/* a purge takes less time, with a single reading of the clock */
+#define LATER_MS	60000u	/* longer than any purge: a run freed so many ms after the purge's `now` counts as
+				 * younger, not as old */
 #define TRIM_ROUNDS	4
 /* Limits of a purge in vain: after MOST_KEPT refused pages the purge leaves the run; after MOST_IN_VAIN runs without
  * a purged page the purge ends. */
@@ -25,7 +26,7 @@
 /* Descriptors of this many pages fill two pages of memory, so at least one of these two pages has no descriptor of
  * another run. */
 #define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
-/* Pages in use below which no huge page is prefaulted: a small program must not get 2 MiB for a few pages. */
+/* No huge page is prefaulted while fewer pages are in use: a small program must not get 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 
 /* ------------------------------------------------------------------ counts, of all nodes */
@@ -156,7 +157,8 @@ size_t km_pages_swing(void)
 
 bool km_pages_too_dirty(void)
 {
-	/* Pages just refused by the system are not offered again before there are more dirty pages. */
+	/* kept_pages: pages that the system refused to purge are not offered again before there are more dirty
+	 * pages. */
 	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages)) ||
 	       km_huge_cache_too_many((km_pages_there() + km_huge_pages()) << KM_PAGE_SHIFT);
 }
@@ -182,12 +184,12 @@ static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start
 	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
 	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
 		return 0;
-	/* The next try follows after half a huge page of further small requests. */
+	/* After a failure retry when half a huge page of small requests has followed. */
 	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT)) {
 		zone->small = 0;
 		return 0;
 	}
-	/* The whole huge page counts as resident, even if the system stopped half-way. */
+	/* Count the whole huge page as resident, even if the system stopped half-way. */
 	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
 	km_debug(first + KM_HUGE_PAGES <= range->ready, "a prefaulted huge page is committed");
 	return KM_HUGE_PAGES;
@@ -215,12 +217,12 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 
 /* ------------------------------------------------------------------ giving back */
 
-/* Part of a run that can be purged: whole pages of the system, in pages of 4096 bytes. */
+/* The part of a run that can be purged: whole system pages, as indices of 4 KiB pages. */
 struct span {
 	size_t first, end;
 };
 
-/* Returns: the span without the clean pages at its two ends. */
+/* Returns: the span without clean system pages at its start and end. */
 static struct span narrow(const struct km_range *range, struct span span, size_t unit)
 {
 	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
@@ -263,13 +265,12 @@ static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t no
 
 		km_debug(run->dirty && run->dirty <= run->run, "a run of these bins has pages that may be resident");
 
-		/* Skip also a run freed after `now`: otherwise a purge would last as long as other threads free. */
+		/* Stop also at a run freed after `now`: otherwise a purge would last as long as other threads free. */
 		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
 			return NULL;
 		if (span.end > span.first && km_bits_count(range->dirty, span.first, span.end - span.first))
 			return run;
-		/* A part of a system page must wait for its neighbours: move the run to the front, as new for this
-		 * purge. */
+		/* The run is less than a system page: move the run to the front, as younger than this purge. */
 		km_store(&run->freed_ms, now + 1);
 		km_list_del(&run->list);
 		km_list_add_head(&run->list, list);
@@ -292,7 +293,7 @@ static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned dec
 	return NULL;
 }
 
-/* A run on no list, while the run is offered to the system. */
+/* A run taken off its list, while its memory is offered to the system. */
 struct offer {
 	struct km_zone *zone;
 	struct km_range *range;
@@ -393,8 +394,7 @@ static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, siz
 
 	km_lock(&zone->lock);
 	km_run_put_back(zone, offer.range, first, end);
-	/* A refused page stays dirty, and counts as fresh for another period: the last run counts as new. A run freed
-	 * meanwhile and joined behind this run makes the result new in any case. */
+	/* If a page was refused, the joined run counts as freed now, so that this purge does not try again. */
 	struct km_page *last = &offer.range->page[end - 1];
 	if (offer.kept && last->type == KM_PAGE_FREE_LAST)
 		last -= last->run - 1;
@@ -439,7 +439,7 @@ size_t km_pages_purge(unsigned decay_ms)
 	return given;
 }
 
-/* Purge `pages` of `dirty` pages: each node in proportion to its dirty pages. */
+/* Purge `pages` pages, of each node in proportion to its share of the `dirty` pages. */
 static size_t trim_by(size_t pages, size_t dirty)
 {
 	size_t given = 0;
@@ -484,7 +484,8 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST, "hollow pages are in use");
 		gone += !(page[i].flags & KM_PAGE_GONE);
 	}
-	/* Count first: in the child of a handler's fork the count is never below the number of flags. */
+	/* Raise the count before the flags are set: if a signal handler forks in between, the child's count is never
+	 * below the number of flags. */
 	km_add(&km_arena.gone_pages, gone);
 	for (size_t i = 0; i < count; i++)
 		km_store(&page[i].flags, (uint8_t)(page[i].flags | KM_PAGE_GONE));

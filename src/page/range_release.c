@@ -119,8 +119,8 @@ struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node
 
 /* ------------------------------------------------------------------ ranges that go */
 
-/* Returns: true if all pages of the node below `ready` are free (clean: and not resident). go: take these pages
- * off the lists. */
+/* Returns: true if all pages of the node below index `ready` are free (clean: and not resident). go: also take these
+ * pages off the free lists. */
 static bool leave(struct km_zone *zone, struct km_range *range, size_t ready, unsigned node, bool clean, bool go)
 {
 	for (size_t index = 0, next; index < ready; index = next) {
@@ -165,7 +165,7 @@ static void come_back(struct km_range *range, size_t ready, unsigned node)
 			km_run_put_back(zone, range, index, index + KM_BLOCK_PAGES);
 }
 
-/* Unmap a range, unless the range has grown meanwhile. Requires: none of its pages is on a list. */
+/* Unmap a range, unless more of the range was committed meanwhile. Requires: none of its pages is on a list. */
 static bool unmap(struct km_range *range, size_t ready)
 {
 	char *base = range->base;
@@ -218,8 +218,9 @@ static bool release(struct km_range *range, bool clean)
 	return false;
 }
 
-/* Take clean free blocks at the end of a range off RLIMIT_DATA. The pages stay readable, because a stale pointer
- * may be followed. Returns: false if there are no such blocks. */
+/* Make clean free blocks at the end of a range read-only and uncommitted, so that they do not count against
+ * RLIMIT_DATA. The pages stay readable, because a stale pointer may be followed. Returns: false if there are no such
+ * blocks. */
 static bool lower(struct km_range *range)
 {
 	size_t ready = km_load_acquire(&range->ready), first = ready;
@@ -229,7 +230,7 @@ static bool lower(struct km_range *range)
 
 	km_lock_scope(&zone->lock);
 	km_lock(&km_arena.grow);
-	/* The block behind `ready` has no node yet: set a node, so that the search may start there. */
+	/* The block behind `ready` has no node yet: set the node, because km_run_before reads the node of its index. */
 	if (range->node && ready == range->ready && ready < range->pages)
 		km_store(&range->node[ready >> KM_MAX_ORDER], (uint8_t)node);
 	while (ready == range->ready && first && km_range_node(range, first - 1) == node &&
@@ -254,7 +255,7 @@ static bool lower(struct km_range *range)
 	return lowers;
 }
 
-/* The first range is never unmapped, because the fast path of every lookup reads the first range. */
+/* Releases from the second range on: the fast path of every lookup reads the first range. */
 bool km_ranges_release(bool clean)
 {
 	bool any = false;

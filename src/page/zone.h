@@ -14,29 +14,33 @@
 #include "os/lock.h"
 #include "arena.h"
 
-#define KM_MAX_RANGES	256u	/* the library adds a few each time a limit is raised */
+#define KM_MAX_RANGES	256u	/* most ranges: a few are added each time an address space limit is raised */
 #define KM_BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
 #define KM_BLOCK_BYTES	(KM_BLOCK_PAGES << KM_PAGE_SHIFT)
 #define KM_RUN_MAX	(2 * KM_BLOCK_PAGES)
-/* Longest clean run. The descriptors at the two ends of a run are resident: 4 or 8 KiB. */
+/* Length limit of a run without resident pages. The descriptors at the two ends of a run are resident: 4 or 8 KiB. */
 #define KM_RUN_CLEAN	(64 * KM_BLOCK_PAGES)
 /* Bins by length of run: one for each length up to 64 pages, then eight for each doubling. Runs of KM_RUN_MAX and
  * more share the last bin. */
 #define KM_RUN_EXACT	64u
 #define KM_RUN_BINS	(KM_RUN_EXACT + 8 * 5 + 1)
 #define KM_HUGE_PAGES	((size_t)512)	/* pages of 4096 bytes in a huge page */
-/* Largest request for a slab. All pages of a slab will be touched; the touched part of a larger block is unknown. */
+/* Largest request that counts as small, one for a slab: all its pages will be touched. The touched part of a larger
+ * block is unknown. */
 #define KM_SMALL_PAGES	((size_t)16)
 
-/* A node's free pages. */
+/* A zone: the free pages of one node. */
 struct km_zone {
 	struct km_lock lock;
 	struct km_zone_counts pages;
-	uint32_t small;			/* pages of small requests, less freed, since the last huge page */
-	size_t trimmed;			/* pages that trimming gave back to the system lately */
-	size_t missed;			/* ... and that were allocated again since: the swing of use */
-	uint64_t filled[2][2];		/* [may be resident]: a bit for each bin that is not empty */
-	struct km_list bin[2][KM_RUN_BINS];	/* runs; the run added last is first */
+	uint32_t small;			/* pages of small requests since the last prefault of a huge page, less pages
+					 * freed */
+	size_t trimmed;			/* pages that trimming gave back to the system, fading with the decay time */
+	size_t missed;			/* pages of these allocated again since: the swing */
+	uint64_t filled[2][2];		/* filled[0]: bins of clean runs, filled[1]: bins of runs with dirty pages; a
+					 * bit for each bin that is not empty */
+	struct km_list bin[2][KM_RUN_BINS];	/* free runs by length, [1]: with dirty pages; the run added last is
+						 * first */
 } km_aligned(64);
 
 /* Bytes whose growth begins a sweep: now, and at the last sweep or fewer. */
@@ -58,9 +62,10 @@ struct km_arena {
 	size_t gone_pages;		/* pages in use with the flag KM_PAGE_GONE */
 	size_t peak_pages;		/* recent peak of pages in use and in huge blocks */
 	size_t kept_pages;		/* dirty pages at the last purge that the system refused */
-	struct km_page *staying;	/* head of a slab whose free is postponed; under the lock of its node */
-	size_t staying_count;		/* ... the number of pages to free afterwards */
-	/* A reservation takes free pages, and frees them later: prefaulted huge pages would exceed the bound. */
+	struct km_page *staying;	/* head of the slab of km_pages_stay, under the lock of its node */
+	size_t staying_count;		/* pages of this slab to free afterwards */
+	/* A reservation takes pages now: no huge page is prefaulted, because that would exceed the bound of dirty
+	 * pages. */
 	bool reserving;
 	size_t reserved_pages;		/* free resident pages that are kept for a reservation */
 	bool huge;
@@ -70,7 +75,7 @@ struct km_arena {
 };
 extern km_hidden struct km_arena km_arena;
 
-extern km_hidden const uint16_t km_range_bits[KM_RANGE_ARRAYS];	/* bits for each page in the arrays */
+extern km_hidden const uint16_t km_range_bits[KM_RANGE_ARRAYS];	/* bits of an entry of each array */
 
 /* Sum of a field of all zones. */
 #define km_zones_sum(field) ({                                                                     \
@@ -85,7 +90,7 @@ struct km_range *km_range_of_page(const struct km_page *page);
 struct km_range *km_range_of(const void *p, size_t *index);
 struct km_zone *km_zone_of_page(const struct km_page *page);
 
-/* Reset the descriptor of a block's first page for a new owner. */
+/* Reset the descriptor of a block's first page for a new owner of the block. */
 km_inline void km_page_begin(struct km_page *page, unsigned order, unsigned node)
 {
 	km_store(&page->order, (uint8_t)order);
@@ -126,7 +131,7 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 /* Take the `count` pages from index on, behind pages in use, if all of them are free. Counts the pages as used, and
  * sets *zero as km_run_take() does. */
 bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool *zero);
-/* Take a whole run off its list. Afterwards its pages are on no list, and are counted nowhere. */
+/* Take a whole run off its list. Afterwards its pages are in no list and in no count of the zone. */
 void km_run_count_out(struct km_zone *zone, struct km_page *run);
 /* Returns: the lowest filled bin from `bin` on (above), or the highest up to `bin` (below); KM_RUN_BINS if none. */
 unsigned km_run_bin_above(const struct km_zone *zone, bool dirty, unsigned bin);

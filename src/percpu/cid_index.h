@@ -23,7 +23,7 @@
 	"orr %[area], %[" scratch "], %[area], asr #63\n\t"
 #endif
 
-/* A section of their own, by which tests/rseq knows the index of a sequence. */
+/* Section of the code that indexes areas by concurrency id; tests/rseq tells these sequences by the section. */
 #define KM_TEXT_BY_CID __attribute__((section("km_text_by_cid")))
 
 #endif

@@ -12,11 +12,11 @@
 #include "id_table.h"
 #include "os/lock.h"
 
-/* glibc >= 2.35; absent elsewhere. The size is 0 if glibc does not register threads. */
+/* Symbols of glibc since 2.35, absent elsewhere. The size is 0 if glibc does not register threads. */
 extern const unsigned int __rseq_size __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 
-/* struct rseq, the fields of its stable interface. */
+/* struct rseq of the kernel: the fields of its stable interface */
 struct rseq_area {
 	uint32_t cpu_id_start, cpu_id;
 	uint64_t rseq_cs;
@@ -24,7 +24,7 @@ struct rseq_area {
 } km_aligned(32);
 _Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of cid_ops.c spell it");
 
-/* Word 0 of an area and the word of KM_ID_EMPTY, before there are areas. */
+/* Area of zeros before there are areas: has word 0, and the word of KM_ID_EMPTY. */
 static uint64_t zero_area[KM_ID_EMPTY + 8] km_aligned(64);
 
 struct km_percpu km_percpu = {
@@ -34,7 +34,7 @@ struct km_percpu km_percpu = {
 	.reason = "not started",
 };
 
-/* An arena without pages: every lookup ends at map entry 0, and at id 0. */
+/* Page map without pages: every lookup ends at map entry 0, and at id 0. */
 static struct {
 	char tables[KM_ID_TABLES];
 	uint16_t map[2];
@@ -45,23 +45,26 @@ struct km_hot km_hot = {
 
 static struct {
 	struct km_lock lock;
-	size_t committed;	/* bytes of each area */
+	size_t committed;	/* committed bytes of each area */
 	unsigned reach;		/* number of reserved areas */
-	bool sees_locking;	/* mlockall is observed; all areas are readable outside of its calls */
-	unsigned locking;	/* threads inside mlockall */
+	bool sees_locking;	/* calls of mlockall come to the library: areas beyond the CPUs are inaccessible only
+				 * during these calls */
+	unsigned locking;	/* number of threads in mlockall */
 	pthread_key_t exit_key;
-	size_t freed;		/* words freed since the last km_percpu_trim */
+	size_t freed;		/* number of words freed since the last km_percpu_trim */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* no free run of 2^n words lies below this word */
-	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* one bit for each word of an area */
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area: the word is
+								 * allocated */
 } areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_METADATA) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
-/* Areas that read as zeros, within the address space: a process may be restored on a larger machine. All areas, if
- * the library observes mlockall. Else a call of mlockall would pay 4 KiB of page tables for each readable area. */
+/* Number of areas made readable, so that a process may be restored on a machine with more CPUs; all, if the library
+ * observes mlockall. Otherwise a call of mlockall would pay 4 KiB of page tables for each readable area. */
 #define READABLE_AREAS 1024u
 extern int mlockall(int flags) __attribute__((weak));
-/* Weak: libkmem-malloc defines its own. Not const, because the compiler would then fold this definition's value. */
+/* The mlockall of libkmem-malloc, NULL without libkmem-malloc (weak). Not const, because the compiler would fold this
+ * definition's value. */
 __attribute__((weak)) int (*km_own_mlockall)(int flags);
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
@@ -136,12 +139,12 @@ unsigned km_cpu_number(void)
 
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
-	else if (&__rseq_size && __rseq_size)	/* a load if libc registered the thread; else a call below */
+	else if (&__rseq_size && __rseq_size)	/* already registered by libc */
 		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
 	return km_unlikely(cpu >= KM_MAX_CPUS) ? km_os_getcpu() : cpu;
 }
 
-/* Under the soft disciplines all areas are online, and CPUs may share one. */
+/* Without rseq all areas are online, and several CPUs may share an area. */
 unsigned km_cpu(void)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -166,20 +169,21 @@ unsigned km_next_cpu(unsigned cpu)
 	return km_percpu.cpus;
 }
 
-/* Builds without sequences have no use for a registration. */
+/* A build without sequences does not register threads. */
 #ifndef KMEM_HAVE_RSEQ
 #define KMEM_RSEQ_SIGNATURE 0u
 #endif
 
-/* Library's rseq area, if libc registers none (musl, old glibc). 32 bytes are registered if the kernel's struct is
- * larger than the variable. */
+/* The thread's rseq area, if libc registers none (musl, old glibc). A kernel whose struct is larger than this variable
+ * registers 32 bytes. */
 km_tls union km_own_area {
 	struct rseq_area area;
 	char bytes[64];
 } km_own_area km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
 static size_t own_bytes;
 
-/* Unregister before the thread's storage goes away. The final cpu_id is for this file; the kernel ignores it. */
+/* Destructor of a thread: unregisters the rseq area before the thread's storage goes away, and marks the thread as
+ * without a CPU. */
 static void thread_exit(void *unused km_unused)
 {
 	km_os_rseq_unregister(&km_own_area, own_bytes, KMEM_RSEQ_SIGNATURE);
@@ -195,7 +199,8 @@ void km_thread_register(void)
 		pthread_setspecific(areas.exit_key, &km_own_area);
 }
 
-/* Try both sizes that libc may have registered, because libc does not publish the size: 32 bytes, or the kernel's. */
+/* Unregisters the thread's rseq area. Tries both sizes that libc may have registered, because libc does not publish the
+ * size: 32 bytes, or the kernel's. */
 size_t km_thread_lend(void)
 {
 	struct rseq_area *area = thread_area();
@@ -211,8 +216,8 @@ size_t km_thread_lend(void)
 	return KM_NOT_LENT;
 }
 
-/* Register the thread's rseq area again, after a child of vfork. rseq_cs is cleared first, because the child's last
- * sequence is no sequence of this thread. If the kernel refuses, the thread has no CPU. */
+/* Registers the thread's rseq area again, after a vfork child has ended. rseq_cs is cleared first: the child's last
+ * sequence must not be restarted in this thread. If the kernel refuses, the thread has no CPU. */
 static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
@@ -235,7 +240,7 @@ bool km_thread_is_lent(void)
 	return km_thread.lent.children != 0;
 }
 
-/* Take the area back in the child of a fork made by a vfork child: the thread of the new process owns its copy. */
+/* Registers the rseq area in a process that a vfork child has forked: its thread owns a copy of the area. */
 static void own_again(void)
 {
 	km_thread.lent.children = 0;
@@ -266,7 +271,7 @@ static bool find_rseq(bool forced)
 	km_percpu.own_registration = true;
 	return true;
 }
-/* Point sequences of all kinds at CPU 0 of a dummy. */
+/* Makes all sequences use a dummy rseq area on CPU 0, whose sheaves are closed. */
 static void go_by_dummy(void)
 {
 	find_dummy();
@@ -306,12 +311,12 @@ static void choose(const char *want)
 	go_by_dummy();
 }
 
-/* A value planted in place of a concurrency id: the number of no area. */
+/* Value written by no_cid in place of the concurrency id: the number of no area. */
 #define PLANTED UINT32_MAX
 
-/* Returns: why concurrency ids can't index areas; NULL: they can. Neither AT_RSEQ_FEATURE_SIZE nor a successful
- * registration is enough, because a layer between may drop the field. So the thread plants a number while
- * unregistered, and registers again. The kernel writes its own number before that call returns, or never. */
+/* Returns: why concurrency ids can't index areas; NULL: they can. A new kernel and a registration are not enough,
+ * because a layer between may not write the field. So the thread unregisters, writes PLANTED to the field, and
+ * registers again: the kernel writes the thread's number before the call returns, or never. */
 static const char *no_cid(void)
 {
 	struct rseq_area *area = thread_area();
@@ -359,7 +364,7 @@ static bool commit_to(size_t bytes)
 	return true;
 }
 
-/* Bring an area online. Requires: the lock, or a time before other threads. */
+/* Brings an area online: makes the area writable. Requires: the lock, or no other threads yet. */
 static bool begin_area(unsigned cpu)
 {
 	uint64_t *live = &km_percpu.live[cpu / 64];
@@ -377,7 +382,7 @@ static bool begin_area(unsigned cpu)
 	return true;
 }
 
-/* A thread that finds the lock taken tries again at its next miss. */
+/* Tries the lock only: a thread that finds the lock taken tries again at its next miss. */
 void km_cpu_begin(void)
 {
 	uint32_t cpu = km_cpu_of_thread();
@@ -388,7 +393,7 @@ void km_cpu_begin(void)
 	km_unlock(&areas.lock);
 }
 
-/* Make the areas from km_percpu.cpus on readable, or inaccessible. */
+/* Makes the areas beyond those of the machine's CPUs readable (show), or inaccessible. */
 static bool show_beyond(bool show)
 {
 	const unsigned count = areas.reach - km_percpu.cpus;
@@ -396,7 +401,7 @@ static bool show_beyond(bool show)
 	return !count || !km_os_protect(km_area(km_percpu.cpus), count * AREA_BYTES, show);
 }
 
-/* Requires: the lock, or the child of a fork. */
+/* Makes all areas beyond those of the CPUs readable, or inaccessible. Requires: the lock, or the child of a fork. */
 static void show_all_beyond(bool show)
 {
 	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ)
@@ -408,7 +413,7 @@ void km_percpu_show_beyond(bool show)
 	km_lock_scope(&areas.lock);
 	if (!show && !areas.locking++)
 		show_all_beyond(false);
-	/* After a handler's fork, the child has no count any more. */
+	/* The count may be 0 in the child of a handler's fork. */
 	if (show && areas.locking && !--areas.locking)
 		show_all_beyond(true);
 }
@@ -439,7 +444,8 @@ static char *reserve_areas(unsigned cpus)
 	return range;
 }
 
-/* Make areas beyond km_percpu.cpus readable, for sequences only: memcheck scans readable memory, 64 KiB at a time. */
+/* Makes areas beyond km_percpu.cpus readable: a sequence may run on a CPU that the machine did not report. Not all
+ * areas, because memcheck scans all readable memory. */
 static bool show_rest(unsigned masks)
 {
 	const unsigned first = km_percpu.cpus, some = km_min(areas.reach, km_max(masks, READABLE_AREAS));
@@ -450,7 +456,7 @@ static bool show_rest(unsigned masks)
 	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);
 }
 
-/* Unmapped areas are beyond reach: the kernel's CPU masks have no bit for their CPUs. */
+/* Unmaps areas that no CPU can reach: the kernel's CPU masks have no bit for their numbers. */
 void km_percpu_fit(size_t limit)
 {
 	km_lock_scope(&areas.lock);
@@ -478,7 +484,7 @@ static char *reserve_some(unsigned *cpus)
 	return NULL;
 }
 
-/* Begin one area under rseq, and all areas under a soft discipline, whose operations write without a check. */
+/* Brings areas online at the start: one under rseq; all without rseq, where operations write without a check. */
 static bool begin_areas(void)
 {
 	areas.committed = COMMIT_STEP;
@@ -521,7 +527,7 @@ static void start_areas(const char *want, const char *by)
 	km_percpu.cpus = cpus;
 	km_debug(cpus && cpus <= KM_MAX_CPUS && !((uintptr_t)range & (AREA_BYTES - 1)),
 		 "areas are aligned to their size");
-	/* The line of word 0, and the two words of the empty pcs. */
+	/* Mark as used the cache line of word 0, and the two words of the empty pcs. */
 	areas.used[0] = 0xff | (uint64_t)3 << KM_ID_EMPTY;
 	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
@@ -563,8 +569,8 @@ void km_gate_shut(void)
 	set_gate((const intptr_t[]){ km_gate.shut, km_gate.shut });
 }
 
-/* Record the open values of both words. By concurrency id hits have a word of their own. Without areas the gate
- * can't shut. */
+/* Records in km_gate the words that shut the gate, and their open values. By concurrency id hits have a word of their
+ * own. Without areas the gate can't be shut. */
 static void describe_gate(void)
 {
 	km_cid_rseq = km_thread_rseq;
@@ -581,7 +587,7 @@ static void describe_gate(void)
 		 "the shut value of the gate differs from its open values");
 }
 
-/* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
+/* Prints a warning if the option's discipline is not available: a measurement would be of another discipline. */
 void km_percpu_start(const char *want, const char *by)
 {
 	want = __builtin_strcmp(want, "auto") ? want : NULL;
@@ -606,11 +612,11 @@ size_t km_percpu_word_bytes(void)
 }
 
 /*
- * Is the run of words slow to use? The processor first matches a store with later loads by the low 12 bits. A pcs
- * word at the same place in its page as rseq_cs, which every sequence stores, makes a pair half slower (18.5 cycles
- * for 11.6). Such a word is not used, for the thread that starts the library. In most other threads rseq_cs has
- * another place, and meets one cache in 512. The place of the page map's first entry is not used either: each free
- * outside of the range loads this entry.
+ * Returns: true if words at this place are slow to use. The processor first matches a store with later loads by the low
+ * 12 bits. A pcs word at the same place in its page as rseq_cs, which every sequence stores, makes a pair half slower
+ * (18.5 cycles for 11.6). Such a word is not used, for the thread that starts the library. In most other threads
+ * rseq_cs has another place, and meets one cache in 512. The place of the page map's first entry is not used either:
+ * each free outside of the range loads this entry.
  */
 static bool aliases(uintptr_t address, size_t word, size_t words)
 {
@@ -639,11 +645,11 @@ static void mark(size_t word, size_t words, bool used)
 	}
 }
 
-/* The search for a few words begins in the last quarter of an area's first page. The load of a pcs word waits for an
- * older store with the same low 12 bits, for example a user's store to a new object. Such stores are more often at
- * the start of a page than at the end: a slab's first object, which is allocated first, begins a page. */
+/* Word at which the search for few words begins: in the last quarter of an area's first page. The load of a pcs word
+ * waits for an older store with the same low 12 bits, for example a user's store to a new object. Such stores are more
+ * often at the start of a page than at the end: a slab's first object, which is allocated first, begins a page. */
 #define PAGE_WORDS	(KM_PAGE_SIZE / 8)
-#define TRIM_FROM	(16 * PAGE_WORDS)	/* freed words before a trim on a tick */
+#define TRIM_FROM	(16 * PAGE_WORDS)	/* words freed before a tick trims the areas */
 #define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
 
 static size_t find_run(size_t from, size_t to, size_t words)
@@ -657,7 +663,7 @@ static size_t find_run(size_t from, size_t to, size_t words)
 	return 0;
 }
 
-/* Clear words of all areas. A word that is zero is not written, so that an untouched page stays untouched. */
+/* Clears `bytes` at this offset in all areas. A zero word is not written, so that an untouched page stays untouched. */
 static void clear_everywhere(uint32_t offset, size_t bytes)
 {
 	km_for_each_cpu(cpu)
@@ -669,7 +675,7 @@ static void clear_everywhere(uint32_t offset, size_t bytes)
 		}
 }
 
-/* For an assertion. */
+/* For an assertion: returns true if the words at this offset are zero in all areas. */
 static km_unused bool is_zero_everywhere(uint32_t offset, size_t bytes)
 {
 	uint64_t some = 0;
@@ -718,7 +724,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
 }
 
-/* Returns: the next word in use from `word` on, rounded down to a multiple of 64; `to` if all are free before. */
+/* Returns: the next word in use in [word, to), rounded down to a multiple of 64; `to` if there is none. */
 static size_t first_used(size_t word, size_t to)
 {
 	while (word < to && !areas.used[word / 64])

@@ -33,7 +33,7 @@ static void **link_of(const struct km_chain *chain, void *object)
 
 /* ------------------------------------------------------------------ hits, soft */
 
-/* Count failures of the pair's compare-and-swap as the kernel does: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
+/* Commits a new freelist, and counts a lost compare-and-swap, as the kernel does: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
 static bool commit(struct km_visit *visit, void *freelist)
 {
 	bool done = km_soft_commit(visit, (uintptr_t)freelist);
@@ -50,7 +50,8 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	while (km_soft_try(&visit)) {
 		void *object = (void *)visit.top;
 
-		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
+		/* Under cmpxchg the object may be another thread's by now; the read is harmless, because slab memory
+		 * stays readable for ever. */
 		if (!object || commit(&visit, km_load(link_of(chain, object))))
 			return object;
 	}
@@ -90,7 +91,8 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return 0;
 }
 
-/* Write the link before the commit. The object is still the caller's, so a push that loses writes the link again. */
+/* Pushes a chain of objects. The tail's link is written before the commit: the objects are still the caller's, and a
+ * push that loses writes the link again. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	km_visit_scope(visit, &chain->open, false);
@@ -121,7 +123,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	do
 		old->freelist = (void *)km_soft_look(visit);
 	while (!commit(visit, new_top.freelist));
-	/* Release pairs with the acquire of a look: no thread sees the new slab with an older id. */
+	/* Release pairs with the acquire in km_visit_look: no thread sees the new slab with an older transaction id. */
 	km_store_release(slab, new_top.slab);
 }
 
@@ -212,7 +214,7 @@ void km_chain_fini(struct km_chain *chain)
 	if (!chain->slot)
 		return;
 	km_chain_close(chain);
-	/* Without a fence a sequence may hold the offset: lose the words rather than reuse them. */
+	/* Without a fence a sequence may still use the offset: the words are never reused. */
 	if (km_pcs_fence()) {
 		km_for_each_cpu(cpu)
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
@@ -240,7 +242,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 
 	*top = (struct km_chain_top){ NULL, 0 };
 	*partial = NULL;
-	/* A later drain finds the state of a CPU whose lock stays taken. */
+	/* If the lock stays taken, this CPU is left to a later drain. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
 	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed during its drain");
@@ -289,7 +291,7 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
 			if (!cpu->for_fork)
 				continue;
-			/* A drain by the fork's own thread, in another handler of the fork, gives up at once. */
+			/* Mark the lock: a drain by a signal handler of this thread gives up at once. */
 			km_store(&cpu->soft.lock, (uint32_t)KM_SOFT_FORKING);
 			km_visit_keep(&visit);
 			continue;

@@ -31,7 +31,8 @@
 
 #include "pcpu.h"
 
-/* Place of a cache's chain, in the first line of struct kmem_cache. Sequences read `open` and `freeptr`. */
+/* A cache's chain: where the CPUs' words are. In the first cache line of struct kmem_cache. Sequences read `open` and
+ * `freeptr`. */
 struct km_chain {
 	uint32_t open;		/* offset of struct km_chain_cpu in each CPU's area; 0: closed */
 	uint32_t freeptr;	/* offset of the link in a free object, in bytes */
@@ -41,25 +42,26 @@ struct km_chain {
 /* Link of the slabs on a CPU's partial list: part of the slab's descriptor. */
 struct km_chain_link {
 	struct km_chain_link *next;
-	uint64_t count;		/* slabs from here to the end */
+	uint64_t count;		/* number of slabs from this one to the list's end */
 };
 
-/* The slab from which a CPU allocates. */
+/* The slab from which a CPU allocates, and its freelist on the CPU. */
 struct km_chain_top {
 	void *freelist;
-	uint64_t slab;		/* a tag */
+	uint64_t slab;		/* the slab as a tag; 0: no slab */
 } km_aligned(16);
 
-/* State of a CPU. Only the operations below may use the fields. */
+/* A cache's words on one CPU. Only the operations below may use the fields. */
 struct km_chain_cpu {
 	union {
-		struct km_chain_top top;	/* lock, rseq */
-		struct km_soft soft;		/* pair.first: the freelist */
+		struct km_chain_top top;	/* freelist and slab, in disciplines lock and rseq */
+		struct km_soft soft;		/* discipline cmpxchg: pair.first is the freelist, pair.second the
+						 * transaction id */
 	};
 	struct km_chain_link *partial;
-	uint64_t slab;		/* cmpxchg: the tag */
-	uint32_t for_fork;	/* the lock is held by a fork in progress */
-	uint64_t failures;	/* number of lost compare-and-swaps */
+	uint64_t slab;		/* discipline cmpxchg: the tag of the slab */
+	uint32_t for_fork;	/* a fork in progress holds the CPU's lock */
+	uint64_t failures;	/* number of lost compare-and-swaps, for KMEM_CMPXCHG_DOUBLE_CPU_FAIL */
 } km_aligned(64);
 
 km_inline uint64_t km_chain_tag(const void *address, unsigned size_bits)
@@ -86,10 +88,10 @@ void km_chain_fini(struct km_chain *chain);
 enum km_chain_push {
 	KM_CHAIN_MISS,
 	KM_CHAIN_PUSHED,
-	KM_CHAIN_TWICE,		/* the object is on top of the freelist already */
+	KM_CHAIN_TWICE,		/* the object is the first of the freelist already: a double free */
 };
 
-/* Soft halves of pop, pop_n, push and push_list, which are inline in cpu_freelist_hit.h. */
+/* pop, pop_n, push and push_list for disciplines lock and cmpxchg; cpu_freelist_hit.h has the inline functions. */
 void *km_chain_soft_pop(struct km_chain *chain);
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count);
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
@@ -98,7 +100,8 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
  * often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
-/* *drained: the former list, if the list had `most` slabs or more; else NULL. */
+/* Pushes a slab to the CPU's partial list. *drained: the former list, if the list had `most` slabs or more; else
+ * NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
 /* Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
@@ -107,10 +110,10 @@ void km_chain_close(struct km_chain *chain);
 void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top, struct km_chain_link **partial);
 void km_chain_open(struct km_chain *chain);
 
-/* Empty this CPU's freelist, if its links are damaged. The objects stay in use. */
+/* Empties this CPU's freelist, whose links are damaged. The objects are lost: they stay in use. */
 void km_chain_cut(struct km_chain *chain);
 
-/* Read a CPU's state. Racy; exact while no thread uses the chain. */
+/* Reads a CPU's freelist, slab and partial list. Racy; exact while no thread uses the chain. */
 void km_chain_look_cpu(const struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial);
 /* Sum and reset the lost compare-and-swaps of all CPUs. */

@@ -6,7 +6,8 @@
 #include "os/die.h"
 #include "rseq.h"
 
-/* Returns: under rseq, this CPU, or the home CPU if this thread has no CPU with an online area; stale at once. */
+/* Returns: the number of this thread's CPU; under rseq km_percpu.home if the CPU's area is not online. Stale at
+ * once. */
 km_inline unsigned km_chain_cpu_id(void)
 {
 	uint32_t cpu = km_cpu_of_thread();
@@ -19,7 +20,7 @@ km_inline void *km_chain_pop(struct km_chain *chain)
 	return KM_RSEQ(chain_pop, (chain, km_percpu.base, km_thread_rseq), km_chain_soft_pop(chain));
 }
 
-/* Push a chain of objects of one slab. The tail's link need not be set. */
+/* Pushes a chain of objects of one slab. The tail's link need not be set. */
 km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
 	km_debug(head, "a chain has no NULL");
@@ -40,7 +41,7 @@ km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *
 	return KM_RSEQ_OR(km_cid_chain_push(chain, km_percpu.base, km_thread_rseq, object, object), KM_CHAIN_MISS);
 }
 
-/* Pop and push of a hit. Requires: discipline rseq. A build without rseq always misses. */
+/* The pop and push that a hit inlines. Requires: discipline rseq. A build without rseq always misses. */
 km_inline void *km_chain_rseq_pop(struct km_chain *chain)
 {
 	return KM_RSEQ_OR(km_rseq_chain_pop(chain, km_percpu.base, km_rseq), NULL);

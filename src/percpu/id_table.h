@@ -17,7 +17,8 @@
 #include "pcpu.h"
 
 #define KM_IDS		((size_t)1 << 16)
-#define KM_ID_TABLES	0x120000	/* a multiple of the system's largest page */
+#define KM_ID_TABLES	0x120000	/* bytes of the tables in front of the page map: a multiple of the largest
+					 * system page */
 #define KM_MAP_SKEW	0xfc0	/* offset of the map's start from a multiple of 4 KiB: a page's last line */
 #define KM_ID_SKEW	0xd00	/* maximum number of bytes in front of id 0, in both tables */
 #define KM_ID_MASKS	(-KM_ID_TABLES + 0x8c0)
@@ -26,8 +27,8 @@
 #define KM_ID_SHIFT	40
 
 struct km_masks {
-	uint32_t sheaf;		/* bytes of a sheaf minus one, for a free; 0: closed */
-	uint32_t slab;		/* bytes of a slab minus one */
+	uint32_t sheaf;		/* mask of the sheaf that a free pushes to: bytes minus one; 0: closed */
+	uint32_t slab;		/* mask of the cache's slabs: bytes minus one */
 };
 
 _Static_assert(KM_ID_MASKS + (long)(KM_IDS * sizeof(struct km_masks)) <= -KM_ID_TABLES / 2 &&

@@ -9,9 +9,9 @@
 #include "os/die.h"
 #include "os/os.h"
 
-#define LOCAL_DISTANCE	10u	/* the firmware tables' value for the same node */
+#define LOCAL_DISTANCE	10u	/* distance of a node from itself in the firmware's tables */
 #define REMOTE_DISTANCE	20u
-#define MEMORYLESS	0x80u	/* in of_id: the id has no memory, and the nearest node serves the id */
+#define MEMORYLESS	0x80u	/* flag in of_id: the id has no memory, and the nearest node serves it */
 #define ID_WORDS	(KM_MAX_NODE_IDS / 64)
 
 typedef uint64_t id_set[ID_WORDS];
@@ -22,8 +22,8 @@ const char *km_node_root = "/sys/devices/system/node";
 struct km_nodes km_nodes km_sparse;
 
 static struct {
-	uint8_t of_id[KM_MAX_NODE_IDS];	/* 1 + node; 0: no such id */
-	id_set ids[KM_MAX_NODES];	/* ids of each node */
+	uint8_t of_id[KM_MAX_NODE_IDS];	/* node of each system id, plus 1; 0: no such id */
+	id_set ids[KM_MAX_NODES];	/* system ids of each node */
 	char text[4096];		/* text of a file; a file of sysfs has a page at most */
 } topology km_sparse;
 
@@ -164,7 +164,7 @@ static void place_id(const uint64_t *online, unsigned id)
 	read_distances(online, id, distances);
 	if (topology.of_id[id]) {
 		node = (uint8_t)(topology.of_id[id] - 1);
-		/* The first id of a node decides for the node. */
+		/* The distances of a node are those of its first id. */
 		if (!km_nodes.near[node][0] && !km_nodes.near[node][1])
 			order_near(node, distances);
 	} else {
@@ -176,7 +176,7 @@ static void place_id(const uint64_t *online, unsigned id)
 	for_each_in_list(read_node_file(id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
 }
 
-/* Intersect `set` with `with`. An empty result becomes the whole second set. */
+/* Intersects `set` with `with`. If the result would be empty, `set` becomes `with`. */
 static void intersect(uint64_t *set, const uint64_t *with)
 {
 	for (unsigned i = 0; i < ID_WORDS; i++)
@@ -191,7 +191,7 @@ static void read_nodes(void)
 
 	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add, online);
 	if (!count_ids(online))
-		add(0, online);		/* no /sys: one node with all CPUs */
+		add(0, online);		/* without /sys: one node with all CPUs */
 	if (count_ids(online) == 1) {
 		number_nodes(online);
 		return;
@@ -247,7 +247,8 @@ void km_node_start(unsigned pretended)
 {
 	static bool again;
 
-	/* Clear on a second call only: writing zeros at the first call would make shared zero pages private. */
+	/* Clear only on a second call (tests): at the first call the tables are zeros, and writing would make shared
+	 * zero pages private. */
 	if (again) {
 		__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
 		__builtin_memset(&topology, 0, sizeof(topology));

@@ -24,7 +24,7 @@ extern km_hidden const char *km_node_root;
 struct km_nodes {
 	uint8_t of_cpu[KM_MAX_CPUS];
 	uint8_t near[KM_MAX_NODES][KM_MAX_NODES];	/* [n]: n first, then the other nodes by distance */
-	bool bind;		/* bind memory to its node: there are several real nodes */
+	bool bind;		/* memory must be bound to its node: there are several real nodes */
 };
 extern km_hidden struct km_nodes km_nodes;
 
@@ -57,7 +57,7 @@ km_inline unsigned km_node_near(unsigned n, unsigned i)
 /* Make fresh, untouched memory come from the node. Returns: 0, or -errno if the system refuses. The binding is a
  * preference: if the node is full, the system takes another node. A strict binding would end the process. */
 int km_node_bind(void *p, size_t bytes, unsigned node);
-/* Remove the preference. */
+/* Removes the preference set by km_node_bind. */
 void km_node_unbind(void *p, size_t bytes);
 
 #endif

@@ -44,7 +44,7 @@ size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t co
 {
 	const uint32_t mask = km_load(&pcs->sheaf_mask);
 
-	/* Another thread is making the pcs: the copy must not begin with a mask of 0, and find a sheaf. */
+	/* A mask of 0: another thread is making the pcs, and this call must miss. */
 	if (km_unlikely(!mask))
 		return 0;
 	return KM_RSEQ(owned_pop_n, (&pcs->inner, mask, km_percpu.base, km_thread_rseq, owner, out, count * 8) / 8,
@@ -64,7 +64,8 @@ static km_word *owner_at(km_word *word)
 	return km_visits_by_rseq() ? word + 1 : (km_word *)&((struct km_soft *)word)->owner;
 }
 
-/* Set the owner of an empty sheaf. An empty sheaf stays empty until a push, and a push moves the top. */
+/* Sets the owner of an empty sheaf. The commit compares the top: an empty sheaf stays empty until a push, and a push
+ * moves the top. */
 bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -96,7 +97,7 @@ static km_word *owner_of(const struct km_pcs *pcs, unsigned cpu)
 	return owner_at((km_word *)(km_area(cpu) + pcs->slot));
 }
 
-/* A top of 0 returns 0, because an interrupted install leaves an owner without a sheaf. */
+/* Returns 0 if the top is 0: an interrupted install leaves an owner without a sheaf. */
 uintptr_t km_owned_owner(const struct km_pcs *pcs)
 {
 	if (!km_pcs_slot(pcs))
@@ -135,7 +136,7 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
 		top = km_soft_look(&visit);
 		bottom = top ? (uintptr_t)km_sheaf_bottom(pcs, (void **)(visit.area + top)) - visit.area : 0;
 	} while (!km_soft_commit(&visit, bottom));
-	/* The objects stay in place until a push. */
+	/* Copy the objects; they are in the sheaf until a push overwrites them. */
 	for (; top != bottom; top += sizeof(void *))
 		out[count++] = km_load((void **)(visit.area + top));
 	*owner = km_load(owner_of(pcs, cpu));
@@ -156,7 +157,7 @@ void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu)
 	uintptr_t top = km_soft_look(&visit);
 	if (top && !km_load((void **)(visit.area + top)) && km_soft_commit(&visit, 0))
 		sheaf = (void **)(visit.area + top);
-	/* An interrupted install leaves an owner without a sheaf. */
+	/* Clear the owner also without a sheaf: an interrupted install leaves an owner. */
 	if (!top || sheaf)
 		km_store(owner_of(pcs, cpu), (uint64_t)0);
 	km_visit_leave(&visit);

@@ -51,7 +51,7 @@ void **km_owned_prepare(const struct km_pcs *pcs, void *memory);
  * The fast path of caches is inline: km_rseq_owned_pop and km_rseq_owned_push. */
 void *km_owned_pop(struct km_pcs *pcs, uintptr_t owner);
 bool km_owned_push(struct km_pcs *pcs, uintptr_t owner, void *object);
-/* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */
+/* Pop or push up to `count` objects: into the end of out[0 .. count), from the end of in[0 .. count). */
 size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 /* Make `owner` the owner of this CPU's empty sheaf. Returns: false if the sheaf has objects, or there is no sheaf. */
@@ -75,6 +75,5 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
 /* Remove the empty sheaf of a CPU. Returns: the sheaf as km_owned_prepare returned it, or NULL. The CPU then has
  * none. */
 void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu);
-/* After a fork, km_pcs_fork_child serves owned sheaves, too. */
 
 #endif

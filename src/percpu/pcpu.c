@@ -41,7 +41,7 @@ size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t cou
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_sheaf_objects(pcs, top) : 0;
-		/* Under cmpxchg the sheaf may have left this CPU: stay inside the sheaf, which stays readable. */
+		/* Under cmpxchg the sheaf may have left this CPU: do not read beyond its end. */
 		size_t moved = km_min(km_min(there, km_visit_words(pcs, visit.top)), count);
 
 		for (size_t i = 0; i < moved; i++)
@@ -59,7 +59,7 @@ size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		size_t moved = km_min((visit.top & km_load(&pcs->inner.mask)) / 8, count);
 
-		/* Below top only the holder of the lock writes. */
+		/* Only the holder of the lock writes below the top. */
 		km_debug(visit.locked, "a thread that writes below top holds the lock of the per-CPU offset");
 		for (size_t i = 0; i < moved; i++)
 			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
@@ -153,7 +153,8 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 	return false;
 }
 
-/* A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's header. */
+/* Takes the CPU's spare. Only the holder of the lock uses the main sheaf's header, because a pop without the lock stays
+ * within the main sheaf. */
 void **km_pcs_take_spare(struct km_pcs *pcs)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -170,7 +171,7 @@ void **km_pcs_take_spare(struct km_pcs *pcs)
 	return NULL;
 }
 
-/* Compare the word, too: after a change of the word the header may belong to another sheaf. */
+/* The commit compares the word, too: after a change of the word the header may belong to another sheaf. */
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -222,7 +223,7 @@ bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share)
 		       soft_swap(pcs, for_pop, bytes));
 }
 
-/* Clear both words of the cache that lead to the pcs: hits read one word, the operations of this file the other. */
+/* Closes the pcs: clears both words that lead to it, one read by hits, the other by the operations of this file. */
 void km_pcs_close(struct km_pcs *pcs)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -231,8 +232,8 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/* Wait until no sequence that began before the call is in flight. Membarrier aborts the sequences of all threads of the
- * process: an interrupt to each CPU that runs such a thread. Returns: false if the system refuses. */
+/* Waits until no sequence that began before the call is in progress. Membarrier aborts the sequences of all threads of
+ * the process: an interrupt to each CPU that runs such a thread. Returns: false if the system refuses. */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -346,7 +347,7 @@ static void fork_lock(uint32_t offset, unsigned cpu, bool before, bool child)
 
 void km_percpu_fork_locks(uint32_t offset, enum km_rank rank, uint64_t *taken, bool before, bool child)
 {
-	/* A fork of another thread may be under way, with its own note in `taken`. */
+	/* A nested fork must not overwrite `taken`: another thread's fork may be in progress. */
 	if (km_fork_is_nested()) {
 		km_for_each_cpu(cpu) {
 			km_lock_rank((struct km_lock *)(km_area(cpu) + offset), rank);

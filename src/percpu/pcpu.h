@@ -64,22 +64,22 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-/* A word may be a pointer, an offset or a number. */
+/* A per-CPU word: a pointer, an offset or a number. */
 typedef uint64_t km_word __attribute__((may_alias));
 
-/* A word and its value when read. */
+/* A word that an operation has read, and its value. */
 struct km_seen {
 	const km_word *word;
 	uint64_t is;
 };
 
-/* Operands of the commit. */
+/* Operands of the commit of a per-CPU operation (KM_OPERATION commit). */
 struct km_commit {
-	uintptr_t slot;		/* address of the pcs word on the CPU of the look; names the CPU, too */
+	uintptr_t slot;		/* address of the pcs word when it was read; names the CPU, too */
 	struct km_seen seen[3];
-	km_word *first, one;	/* a word without readers before the last store */
+	km_word *first, one;	/* first store: a word without readers before the last store */
 	km_word *last, other;
-	km_word unused;	/* target for a `first` without a meaning */
+	km_word unused;	/* target of a first store that does nothing */
 };
 
 _Static_assert(offsetof(struct km_commit, seen) == 8 && offsetof(struct km_commit, first) == 56 &&
@@ -103,7 +103,8 @@ _Static_assert(offsetof(struct km_commit, seen) == 8 && offsetof(struct km_commi
 miss:                                                                                              \
 	KMEM_RSEQ_MISSED;                                                                          \
 	return missed
-/* The same for an object, which is not NULL after the commit, as the compiler can't know. */
+/* End of a function that returns the object of its sequence: the object is not NULL after the commit, as the compiler
+ * can't know. */
 #define KM_RSEQ_RETURN_OBJECT(object)                                                              \
 	if (!object)                                                                               \
 		__builtin_unreachable();                                                           \
@@ -123,16 +124,17 @@ enum km_index {
 	KM_INDEX_CID,		/* concurrency id (cid_ops.c); hits index by CPU, and miss in this mode */
 };
 
-/* Areas have numbers. In this folder "CPU of an area" means the area's number, under either index. */
+/* The areas. Their number is a CPU number or a concurrency id: in this folder "CPU" means either. */
 struct km_percpu {
-	char *base;			/* area of CPU 0; before start: a few zeros */
+	char *base;			/* address of area 0; before the start a few zeros */
 	unsigned cpus;			/* number of areas that are online or may go online */
 	unsigned home;			/* number of the area that is always online */
 	enum km_discipline discipline;
 	enum km_index index;
-	bool own_registration;		/* the library registers threads for rseq, at the first miss of each */
+	bool own_registration;		/* the library, not libc, registers threads for rseq, at the first miss of
+					 * each */
 	const char *reason;
-	uint64_t live[KM_MAX_CPUS / 64];	/* one bit for each area: online */
+	uint64_t live[KM_MAX_CPUS / 64];	/* a bit for each area that is online */
 };
 extern km_hidden struct km_percpu km_percpu;
 
@@ -141,7 +143,7 @@ extern km_hidden struct km_percpu km_percpu;
  * force, from the first instruction on, where no thread is registered, and where areas are indexed by concurrency id.
  * km_thread_rseq leads to the thread's rseq area under both indexes, for callers that have checked km_percpu.index. */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
-/* Used by hits by concurrency id in place of km_rseq, and by no other code. */
+/* As km_rseq, for hits by concurrency id only. */
 extern km_hidden intptr_t km_cid_rseq;
 
 /*
@@ -153,7 +155,7 @@ extern km_hidden intptr_t km_cid_rseq;
  * ticks gets the ticks from the very next calls, of any kind.
  */
 extern km_hidden struct kmem_gate km_gate;
-/* A request is open: words shut for the request stay shut. Written by ticks (inspect/mailbox.c). */
+/* A request from outside is in progress: the gate stays shut until its end. Written by ticks (inspect/mailbox.c). */
 extern km_hidden bool km_gate_kept;
 km_inline bool km_way_is_shut(intptr_t way)
 {
@@ -166,12 +168,13 @@ void km_gate_shut(void) km_cold;
 /* All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until higher layers fill in the fields, and
  * for ever under the soft disciplines, every pcs word is 0, and every map entry leads to a closed cache. */
 struct km_hot {
-	char *percpu;			/* area of CPU 0; zeros while hits must miss */
+	char *percpu;			/* address of area 0; an area of zeros while hits must miss */
 	char *arena;			/* start of the first range of pages */
 	size_t pages;			/* number of committed pages */
 	struct km_page *page;		/* a descriptor for each page */
 	const uint16_t *map;		/* cache id of each page; tables indexed by id precede the map: id_table.h */
-	struct kmem_cache **caches;	/* by id; NULL: an address alone can't validate an object of the cache */
+	struct kmem_cache **caches;	/* cache of each id; NULL: an address alone can't validate an object of this
+					 * cache */
 	uint64_t *owner;		/* objcg word of each page: page/obj_cgroups.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
@@ -184,7 +187,7 @@ km_inline uintptr_t km_page_index(const void *p)
 /* Per-CPU words of a cache under the soft disciplines. Under rseq, a cache has only the first word, and owned sheaves
  * (owned_sheaf.h) have a second word. 32 bytes, so that the structure lies in one cache line (km_percpu_alloc). */
 struct km_soft {
-	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id */
+	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id of cmpxchg */
 	uint32_t lock;
 	uint64_t owner;		/* owner of the objects in the sheaf, 0: none; written under the lock */
 };
@@ -204,7 +207,7 @@ km_inline uint32_t km_pcs_slot(const struct km_pcs *pcs)
 	return km_load_acquire(&pcs->slot);
 }
 
-/* Point sequences at a CPU whose sheaves are closed, for calls that precede km_percpu_start. */
+/* Makes sequences use a CPU whose sheaves are closed, for calls that precede km_percpu_start. */
 void km_percpu_early(void);
 /* Choose a discipline and an index, and map the areas. want: a discipline's name, or "auto"; by: "cpu", "cid" or
  * "auto". Context: once, before any thread starts. */
@@ -223,7 +226,7 @@ extern km_hidden int (*km_own_mlockall)(int flags);
 /* Allocate `bytes` at the same offset in every CPU's area. The memory is zero. Requires: bytes is a power of two <=
  * 4096. Returns: the offset; 0: no memory left. */
 uint32_t km_percpu_alloc(size_t bytes);
-/* Free and clear the words, for example the transaction id of a pcs. Requires: no thread uses the words. */
+/* Frees words, and clears them in every area. Requires: no thread uses the words. */
 void km_percpu_free(uint32_t offset, size_t bytes);
 /* Give pages of areas without a word in use back to the system: after enough frees, or `always`. */
 void km_percpu_trim(bool always);
@@ -263,7 +266,7 @@ unsigned km_next_cpu(unsigned cpu);
 unsigned km_cpu_number(void);
 /* Returns: the CPU that a sequence would use, if its area is online; else another online CPU. */
 unsigned km_cpu(void);
-/* Returns: the same number by concurrency id. */
+/* Returns: this thread's concurrency id. */
 uint32_t km_cid_of_thread(void) km_cold;
 /* Returns: under rseq, the number by which a sequence would find its area; KM_MAX_CPUS or more if the thread has
  * none. */
@@ -310,11 +313,12 @@ km_inline bool km_thread_has_cpu(void)
 /* Bring the area of this thread's CPU online, if the CPU can have one. Makes system calls, once for each CPU. */
 void km_cpu_begin(void);
 
-/* The soft halves of pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an owner. */
+/* pop_n and push_n for disciplines lock and cmpxchg. They miss unless the owner word is `owner`; 0: a sheaf without an
+ * owner. */
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 
-/* The per-CPU operations, for all callers but the fast path. They read `inner`. */
+/* The per-CPU operations for all callers but the fast path. They read the offset pcs->inner. */
 void *km_pcs_pop(struct km_pcs *pcs);
 bool km_pcs_push(struct km_pcs *pcs, void *object);
 size_t km_pcs_pop_n(struct km_pcs *pcs, void **out, size_t count);
@@ -322,7 +326,8 @@ size_t km_pcs_push_n(struct km_pcs *pcs, void *const *in, size_t count);
 /* Exchange main and spare. Returns: false without a spare, or with a spare that is empty (for_pop) or full. share: if
  * one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
 bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share);
-/* lone: succeed without a spare, too. */
+/* Detaches the main sheaf, if it is empty (for_pop) or full; the spare becomes main. Without a spare succeeds only with
+ * `lone`. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone);
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted);
 void **km_pcs_take_spare(struct km_pcs *pcs);
@@ -346,13 +351,13 @@ uint64_t km_pcs_top_cpu(const struct km_pcs *pcs, unsigned cpu);
 /* Returns: true if the CPU has a spare. Racy. */
 bool km_pcs_has_spare_cpu(const struct km_pcs *pcs, unsigned cpu);
 
-/* Returns: the place of the sheaf's pad. */
+/* Returns: the address of the sheaf's pad. */
 km_inline uint64_t *km_sheaf_pad(const struct km_pcs *pcs, void *const *top)
 {
 	return (uint64_t *)(((uintptr_t)top | pcs->sheaf_mask) - 15);
 }
 
-/* Returns: the number of objects in a sheaf, from its top. */
+/* Returns: the number of objects in a sheaf. top: the address of its first object. */
 km_inline size_t km_sheaf_objects(const struct km_pcs *pcs, void *const *top)
 {
 	return (pcs->sheaf_mask - 15 - ((uintptr_t)top & pcs->sheaf_mask) -

@@ -25,7 +25,7 @@
 #include "rseq_aarch64.h"
 #endif
 
-/* pop and push are in <kmem/inline.h>, shared with programs, under other names. */
+/* pop and push of <kmem/inline.h>, under this folder's names. */
 #define km_rseq_pop kmem_pcs_pop
 #define km_rseq_push kmem_pcs_push
 

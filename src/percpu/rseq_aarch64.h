@@ -13,7 +13,7 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Inputs of every sequence that finds its area. */
+/* Inputs of every sequence that finds its area: base and thread's rseq offset. */
 #define KM_RSEQ_IN [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 
 /* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
@@ -44,7 +44,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	KM_RSEQ_RETURN_OBJECT(object);
 }
 
-/* The same pop, for a table of this file. */
+/* km_rseq_pop_IDS(step): pops as km_rseq_pop_id does, from a table of this file. */
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids)                                                                      \
 	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
@@ -111,7 +111,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	return km_rseq_push_valid(mask, id, UINT32_MAX, base, rseq, object);
 }
 
-/* The same push, after a lookup of the object's id and a validation of its address. *id is the id also on a miss. */
+/* Looks up the object's id, validates its address and pushes the object. *id is the id also on a miss. */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	*id = km_id_of(object);
@@ -146,7 +146,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"cmp %[bytes], %[count]\n\t"                                                               \
 	"csel %[count], %[bytes], %[count], lo\n\t"
 
-/* Copies: rseq.h has the parameter `whose`. */
+/* Defines pop_n: copies objects off the main sheaf. whose: rseq.h. */
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
 KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
 			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
@@ -160,7 +160,7 @@ KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char
 		whose(KM_OWNED_MINE("tmp"))                                                        \
 		"cbz %[top], %l[miss]\n\t"                                                         \
 		"add %[from], %[area], %[top]\n\t"                                                 \
-		/* Subtract the pad, from the pad's place. */                                      \
+		/* The bottom is the pad's place less the pad. */                                  \
 		"orr %[left], %[from], %[sheaf_mask]\n\t"                                          \
 		"sub %[left], %[left], #15\n\t"                                                    \
 		"ldr %[tmp], [%[left]]\n\t"                                                        \
@@ -271,7 +271,7 @@ KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word has its former value: pcpu.h. */
+/* Misses unless the word still has its value in `seen` (struct km_commit). */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"ldp %[area], %[slot], [%[commit], #" at "]\n\t"                                           \
 	"ldr %[area], [%[area]]\n\t"                                                               \
@@ -310,7 +310,7 @@ KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, cons
 	"ldr %[" other "], [%[slot], #8]\n\t"                                                      \
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
-/* ... and load [top]. */
+/* As KM_OWNED_MINE, then loads [top]. */
 #define KM_OWNED_TOP(other)                                                                        \
 	"ldp %[top], %[" other "], [%[slot]]\n\t"                                                  \
 	"cmp %[" other "], %[owner]\n\t"                                                           \

@@ -17,7 +17,7 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Inputs of every sequence that finds its area. */
+/* Inputs of every sequence that finds its area: base and thread's rseq offset. */
 #define KM_RSEQ_IN [base] "rm"(base), [rs] "r"(rseq)
 
 /* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. */
@@ -176,7 +176,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
 		"xorl %k[rest], %k[rest]\n\t"
 		"cmpq %[pages], %[index]\n\t"
-		/* The map's first entry belongs to no cache. */
+		/* outside of the range: map entry 0, of no cache */
 		"cmovael %k[rest], %k[index]\n\t"
 		"movl %k[object], %k[rest]\n\t"
 		"movzwl (%[map], %[index], 2), %k[index]\n\t"
@@ -231,7 +231,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"jnz 82b\n"                                                                                \
 	"83:\n\t"
 
-/* Copies: rseq.h has the parameter `whose`. */
+/* Defines pop_n: copies objects off the main sheaf. whose: rseq.h. */
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
 KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
 			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
@@ -252,7 +252,7 @@ KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char
 		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
 		"jz %l[miss]\n\t"                                                                  \
 		"cmpq %[bytes], %[count]\n\t"                                                      \
-		/* A branch, so that the copy need not wait for the pad. */                        \
+		/* A branch, so that the copy does not wait for the load of the pad. */            \
 		"jbe 88f\n\t"                                                                      \
 		"movq %[bytes], %[count]\n"                                                        \
 		"88:\n\t"                                                                          \
@@ -357,7 +357,7 @@ KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word has its former value: pcpu.h. */
+/* Misses unless the word still has its value in `seen` (struct km_commit). */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"movq " at "(%[commit]), %[area]\n\t"                                                      \
 	"movq 8 + " at "(%[commit]), %[slot]\n\t"                                                  \

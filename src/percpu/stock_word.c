@@ -17,7 +17,7 @@ static struct km_pair *pair_at(uint32_t offset, unsigned cpu)
 	return (struct km_pair *)(km_area(cpu) + offset);
 }
 
-/* Returns: the pair's value. Half of the value may precede a change: then the compare-and-swap fails. */
+/* Returns: the pair's value, read in two loads: if the pair changes in between, the compare-and-swap fails. */
 static struct km_pair look(const struct km_pair *pair)
 {
 	return (struct km_pair){ km_load(&pair->first), km_load(&pair->second) };
@@ -99,7 +99,8 @@ void km_stock_open(uint32_t *slot, uint32_t offset)
 	km_store_release(slot, offset);
 }
 
-/* Store only: a sequence with the old offset may go on until the fence. A soft operation fails by its tag. */
+/* Closes a stock by one store: a sequence that has read the old offset may go on until the fence. An operation without
+ * rseq fails by its tag. */
 void km_stock_close(uint32_t *slot)
 {
 	km_store(slot, 0u);

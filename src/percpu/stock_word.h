@@ -21,7 +21,7 @@
 
 #include "pcpu.h"
 
-/* Bytes of a stock, for km_percpu_alloc and km_percpu_free. */
+/* Returns: bytes of a stock's per-CPU word, for km_percpu_alloc and km_percpu_free. */
 size_t km_stock_word_bytes(void);
 
 /* Take or put bytes on this CPU's word. Requires: bytes > 0. Returns: false if impossible, or closed; nothing has

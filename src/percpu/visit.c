@@ -38,7 +38,7 @@ void km_visit_fork_child(struct km_soft *soft)
 
 	while (visit && km_soft(visit) != soft)
 		visit = visit->outer;
-	/* A handler may have interrupted before the lock was taken. */
+	/* A handler may have interrupted the thread before it took the lock. */
 	if (!visit || km_load(&soft->lock) != KM_SOFT_FORKING)
 		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
 }

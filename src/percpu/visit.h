@@ -21,16 +21,16 @@
 #include "pcpu.h"
 #include "rseq.h"
 
-/* A CPU's words while an operation works on the words. */
+/* State of a per-CPU operation while C code reads a CPU's words. */
 struct km_visit {
-	const uint32_t *open;	/* offset of the words in the area, 0 where closed */
+	const uint32_t *open;	/* address of the words' offset in the area; the offset is 0 where closed */
 	uintptr_t area;
-	km_word *word;		/* first word at the offset */
-	uintptr_t top;		/* value of the first word when looked at */
+	km_word *word;		/* address of the first word at the offset, on the visited CPU */
+	uintptr_t top;		/* value of the first word when the visit read it */
 	struct km_pair seen;
 	bool locked;
 	uint8_t was_busy;
-	struct km_visit *outer;	/* the visit interrupted by the signal handler of this visit */
+	struct km_visit *outer;	/* the visit that this visit's signal handler has interrupted */
 	unsigned tries, reads;
 	struct km_commit commit;
 };
@@ -39,7 +39,7 @@ struct km_visit {
 enum km_soft_state {
 	KM_SOFT_FREE,
 	KM_SOFT_HELD,
-	KM_SOFT_FORKING,	/* held for long: by a fork, or by code under a forking handler */
+	KM_SOFT_FORKING,	/* held for long by a fork: a drain gives up */
 };
 
 /* Tries of an operation before a miss. The number is bounded, because other threads' work may wait for the operation,
@@ -60,7 +60,8 @@ km_inline struct km_soft *km_soft(const struct km_visit *visit)
 	return (struct km_soft *)visit->word;
 }
 
-/* Hide the lock from signal handlers. In a fork, which is busy anyway, the lock stays taken after the visit. */
+/* Ends the visit but leaves its lock taken: takes the visit off the thread's list, and restores km_thread.busy. A fork
+ * thus holds the lock until its end. */
 km_inline void km_visit_keep(struct km_visit *visit)
 {
 	km_thread.visits = visit->outer;
@@ -107,7 +108,7 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 	return visit->locked == lock;
 }
 
-/* The soft half of km_visit_enter, without a check whether the words are closed. */
+/* km_visit_enter for disciplines lock and cmpxchg, without a check whether the words are closed. */
 bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone);
 
 /* Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
@@ -179,7 +180,7 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 	return true;
 }
 
-/* A try of a soft operation: km_visit_look without rseq. */
+/* Begins an attempt of an operation for disciplines lock and cmpxchg, as km_visit_look does. */
 km_inline bool km_soft_try(struct km_visit *visit)
 {
 	km_debug(!km_visits_by_rseq(), "under discipline rseq hits and copies are sequences");

@@ -1,11 +1,10 @@
-/*
- * engines.h: the list of engines, by name: where another one is entered (src/README.md, "To add an engine"). Options,
- * tools and tests take the names from here; tests/tidy/engines compares the texts. The first is the default.
- */
+/* engines.h: the list of engines by name. A new engine is entered here (src/README.md, "To add an engine"). Options,
+ * tools and tests take the names from here; tests/tidy/engines compares the texts. The first is the default. */
 #ifndef KM_SLAB_ENGINES_H
 #define KM_SLAB_ENGINES_H
 
-/* km_engine_NAME is the table of each. `between` stands between two. A build with fewer engines brings its own list. */
+/* The table of each engine is km_engine_NAME. `between` separates two names. A build with fewer engines defines its own
+ * list. */
 #ifndef KM_ENGINES
 #define KM_ENGINES(engine, between)                                                                \
 	engine(sheaf) between engine(slub) between engine(slab) between engine(slob)

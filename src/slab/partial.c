@@ -8,8 +8,8 @@
 #include "base/bits.h"
 #include "os/die.h"
 
-#define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
-#define REAP_LOOKS	256u	/* slabs that stay, under one lock */
+#define PROMOTE_MAX	32u	/* slabs with up to so many free objects are sorted; kernel: SHRINK_PROMOTE_MAX */
+#define REAP_LOOKS	256u	/* slabs looked at in vain before the lock is released */
 
 int km_slabs_init(struct kmem_cache *cache, unsigned node)
 {
@@ -33,7 +33,8 @@ void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-/* Kernel: moves slabs with at most 32 free objects to the head, fullest first. Requires: the node's lock. */
+/* Moves slabs with at most PROMOTE_MAX free objects to the head of the list, fullest first, as the kernel does.
+ * Requires: the node's lock. */
 static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 {
 	struct km_list promote[PROMOTE_MAX];
@@ -85,8 +86,8 @@ static struct km_page *fewest_free(struct km_slabs *n, km_free_objects_fn *free_
 	return best;
 }
 
-/* Moves slabs in front that are emptier than the average to the end. The next look then sees new slabs beside the
- * fuller slabs of this look. */
+/* Moves slabs at the head that are emptier than the average to the end, so that the next search sees other slabs beside
+ * the fuller ones. */
 static void rotate(struct km_slabs *n, km_free_objects_fn *free_objects, size_t sum, unsigned count)
 {
 	unsigned left = count;
@@ -108,7 +109,7 @@ struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_ob
 	unsigned count;
 
 	km_debug(km_is_locked(&n->lock), "a slab is chosen under its node's lock");
-	/* Other threads free objects of the slab, which may be among the emptiest now. */
+	/* Choose again if objects were freed: the chosen slab may be among the emptiest now. */
 	if (slab && free_objects(slab) > n->packed_free)
 		slab = NULL;
 	if (!slab && (slab = fewest_free(n, free_objects, &sum, &count)))
@@ -172,7 +173,7 @@ static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, con
 
 	for (size_t left = n->counts.partial; left && looks && n->counts.partial > keep; left--) {
 		slab = km_slabs_next(n);
-		/* The last object returns under this lock, so an empty slab stays empty. */
+		/* An object is freed under this lock, so an empty slab stays empty. */
 		if (kind->free_objects(slab) != slab->objects) {
 			looks--;
 			continue;

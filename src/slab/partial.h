@@ -9,12 +9,12 @@
 #include "os/die.h"
 #include "engine.h"
 
-/* First fields of such an engine's struct per node. */
+/* The first fields of an engine's struct for a node: counts, lock and partial slabs. */
 struct km_slabs {
-	struct km_node_counts counts;	/* under `lock`, unless the engine says otherwise */
+	struct km_node_counts counts;	/* guarded by `lock`, unless the engine says otherwise */
 	struct km_lock lock;
-	/* For __GFP_FULLEST. packed: the chosen listed slab, or NULL. packed_free: its free objects at the last
-	 * take. */
+	/* For __GFP_FULLEST. packed: the slab chosen for these requests, on the list; or NULL. packed_free: the slab's
+	 * free objects at the last take. */
 	unsigned packed_free;
 	struct km_page *packed;
 	struct km_list partial;
@@ -22,23 +22,24 @@ struct km_slabs {
 	struct km_page *looked;
 };
 
-/* An engine's functions for its slabs, for the functions below. */
+/* An engine's functions for its slabs, called by the functions of this file. */
 struct km_slab_kind {
 	unsigned (*free_objects)(const struct km_page *slab);
-	/* Takes a slab off the list, so that no thread finds the slab. Requires: the lock. NULL: km_slabs_drop. */
+	/* Takes a slab off the list. Requires: the lock. NULL: km_slabs_drop. */
 	void (*unlist)(struct km_slabs *n, struct km_page *slab);
 	/* Frees an unlisted slab. Returns: false if the slab is damaged (reported) and stays. NULL: km_slab_free. */
 	bool (*discard)(struct kmem_cache *cache, struct km_page *slab);
 };
 
-/* Loop with n over the structs of all nodes; of all nodes but `own`, nearest first. Requires: all nodes exist. */
+/* Loops with n over the structs of all nodes; km_for_each_elsewhere: of all nodes but `own`, nearest first. Requires:
+ * all nodes exist. */
 #define km_for_each_node(n, cache)                                                                 \
 	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->state.node[i_##n], true); i_##n++)
 #define km_for_each_elsewhere(n, cache, own)                                                       \
 	for (unsigned i_##n = 1;                                                                   \
 	     i_##n < km_node_count && ((n) = (cache)->state.node[km_node_near(own, i_##n)], true); i_##n++)
 
-/* Requires: the lock, here and in the functions below. */
+/* Puts a slab on the list. Requires: the lock, here and in the functions below. */
 km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail)
 {
 	km_debug(km_is_locked(&n->lock) && !(slab->flags & KM_SLAB_PARTIAL),
@@ -97,7 +98,7 @@ km_inline void km_slabs_drop(struct km_slabs *n, struct km_page *slab)
 #define KM_FULLEST_LOOKS 64u
 typedef unsigned km_free_objects_fn(const struct km_page *slab);
 struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_objects) km_cold;
-/* As in engine.h, for slabs with a valid `inuse`. */
+/* Returns: slab->objects - slab->inuse, for engines that count `inuse`. */
 km_free_objects_fn km_slab_free_objects;
 void km_slabs_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness);
 void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all);
@@ -108,10 +109,11 @@ struct km_page *km_slabs_next(struct km_slabs *n);
 size_t km_slabs_shrink(struct kmem_cache *cache, struct km_slabs *n, const struct km_slab_kind *kind);
 /* Frees empty slabs of a bounded part of the list, while more than `keep` are listed. The next call goes on. */
 size_t km_slabs_reap(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, const struct km_slab_kind *kind);
-/* Returns the number of damages of all nodes' lists. check_slab: damages of a listed slab. */
+/* Checks the lists of all nodes. check_slab: returns the damages of one listed slab. Returns: the number of damages. */
 int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab));
-/* Engine functions (engine.h) for struct km_slabs. stats reads only counts. discard requires a valid `inuse`. */
+/* Functions of struct km_engine, for engines whose struct for a node is struct km_slabs. stats reads only counts.
+ * discard requires a valid `inuse`. */
 int km_slabs_init(struct kmem_cache *cache, unsigned node);
 void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab);
 void km_slabs_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);

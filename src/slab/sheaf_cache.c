@@ -10,15 +10,16 @@
 #include "os/die.h"
 #include "sheaf.h"
 
-#define MIN_OBJECTS		16u	/* per slab, if an order up to MAX_SLAB_ORDER allows. A cached object keeps
-					 * its slab: with 64, four times the memory stayed (docs/theory.md) */
+#define MIN_OBJECTS		16u	/* least objects of a slab, if an order up to MAX_SLAB_ORDER allows. A cached
+					 * object keeps its slab: with 64, four times the memory stayed
+					 * (docs/theory.md) */
 #define MAX_SLAB_ORDER		3u
 
 /* ------------------------------------------------------------------ layout */
 
-/* Kernel: 60, 28, 12, 4. Here objects, the NULL and the header fill a power of two. After many misses or bulk
- * requests the capacity grows to 32 KiB of objects, 128 KiB for objects above two pages (alloc/slow_path.c). An
- * idle cache shrinks to this capacity again. */
+/* Returns: the first capacity of sheaves for objects of this size (kernel: 60, 28, 12, 4). Objects, the NULL and the
+ * header fill a power of two. After many misses or bulk requests the capacity grows to 32 KiB of objects, 128 KiB for
+ * objects above two pages (alloc/slow_path.c). An idle cache shrinks to this capacity again. */
 static unsigned capacity_by_size(uint32_t size)
 {
 	if (size > 2 * KM_PAGE_SIZE)
@@ -30,7 +31,7 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-/* Returns the first of `most`, (most - 2) / 2, ... with objects that fit into `bytes`. */
+/* Returns the first capacity of the row `most`, (most - 2) / 2, ... whose objects fit into `bytes`. */
 static unsigned capacity_within(unsigned most, uint32_t size, uint32_t bytes)
 {
 	while (most > 2 && most * size > bytes)
@@ -82,7 +83,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	cache->layout.order = (uint8_t)order;
 	cache->layout.tail_bits = size < 32;
 	cache->layout.objects = cache->layout.tail_bits ? objects_with_tail_bits(bytes, size) : bytes / size;
-	/* A slab of the lowest order is cut like a slab of the usual order, or is not allocated. */
+	/* With free bits behind the objects allocate no slabs of a lower order, which would be cut in another way. */
 	if (cache->layout.tail_bits) {
 		cache->layout.min_order = cache->layout.order;
 		cache->form.slab_tail = (cache->layout.objects + 63) / 64 * 8;
@@ -183,7 +184,8 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	return km_sheaf_reap(cache, n, idle, false);
 }
 
-/* Kernel: no such function; the model is SLAB's reaping. Flushes a barn unused since the last call. */
+/* Flushes a barn unused since the last call, and frees idle empty slabs. Kernel: no such function; the model is SLAB's
+ * reaping. */
 static size_t sheaf_reap(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
@@ -278,7 +280,7 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 	return 1;
 }
 
-/* Does the same for the node's remote sheaves. */
+/* Checks the counts of the node's sheaves with objects of other nodes. */
 static int check_remote(const struct kmem_cache *cache, const struct remote *remote, unsigned node)
 {
 	size_t objects = 0, strangers = 0;
@@ -338,8 +340,7 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct sheaf_node *n;
 
-	/* Must come before the locks are released, because km_sheaf_fork_holes asks if this fork has the node's
-	 * lock. */
+	/* Before the locks are released, because km_sheaf_fork_holes asks whether this fork has the node's lock. */
 	km_for_each_node(n, cache)
 		km_sheaf_fork_holes(n, child);
 	km_slabs_fork(cache, before, child);

@@ -15,30 +15,30 @@
 #include "sheaf.h"
 
 enum mark {
-	HOLE_NONE,	/* a live object, or one since the last look */
-	HOLE_SEEN,	/* all objects free at the last look */
-	HOLE_GONE,	/* the memory is released */
-	HOLE_PARTLY,	/* restoring failed or is under way: any part may be present, all counts as present */
-	HOLE_KEPT,	/* the system refuses (mlock): tried again only on demand */
+	HOLE_NONE,	/* the page has an allocated object, or had one since the last look */
+	HOLE_SEEN,	/* all objects of the page were free at the last look */
+	HOLE_GONE,	/* the page is purged */
+	HOLE_PARTLY,	/* a restore failed or is in progress: any part may be purged, and all counts as present */
+	HOLE_KEPT,	/* the system refused to purge (mlock): tried again only on demand */
 };
 
-/* Limits of one reclaim look at a cache's slabs of one node: slabs that stay, system calls, and a part of the
- * slabs. A slab outside of the CPU's cache costs 0.1 us or more, a system call several. */
+/* Limits of one look at a cache's slabs of one node: slabs that stay, system calls, and a part of all slabs. A slab
+ * outside of the CPU's cache costs 0.1 us or more, a system call several. */
 #define LOOKS		256u
 #define MORE_LOOKS	3840u
 #define CALLS		64u
 #define PART		32u
-/* Slabs looked at under one lock; holes of one slab, the rest is left to the next look. */
+/* Slabs looked at under one hold of the lock; holes purged of one slab at a time, the rest at the next look. */
 #define LOOKS_AT_ONCE	64u
 #define MAX_HOLES	16u
 
-/* Adjacent pages of a slab. */
+/* Adjacent pages of a slab to purge, or purged. */
 struct hole {
 	unsigned first, count;
 };
 
-/* Returns whether pages may be released: no user or observer depends on the content of free objects, and the pages
- * have the system's page size. */
+/* Returns whether pages may be purged: no user or observer depends on the content of free objects, and the system's
+ * pages have 4 KiB. */
 static bool may_be_hollow(const struct kmem_cache *cache)
 {
 	return cache->form.slab_pages > 1 && !cache->layout.tail_bits && !cache->form.ctor &&
@@ -64,12 +64,13 @@ static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsign
 	return first < end;
 }
 
-/* Marks free pages, and finds up to MAX_HOLES holes to release. Requires: the node's lock. */
+/* Marks pages whose objects are all free, and finds up to MAX_HOLES runs of pages to purge. Requires: the node's
+ * lock. */
 static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bool all, struct hole *holes)
 {
 	unsigned count = 0, marks = 0;
 
-	/* The free objects have less than a page. */
+	/* Skip a slab whose free objects have less than a page. */
 	if ((size_t)km_slab_free_objects(slab) * cache->layout.size < KM_PAGE_SIZE)
 		return 0;
 	for (unsigned page = 0; page < 1u << slab->order; page++) {
@@ -92,14 +93,14 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 	return count;
 }
 
-/* State of one thread's look at a node's slabs. */
+/* State of one look at a node's slabs, by one thread. */
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
-	size_t calls, pages;		/* system calls made; pages released */
-	bool packed;			/* the slab in hand was the node's packed slab */
-	bool holes;			/* pages may be released */
-	bool any;			/* this pass found released pages */
+	size_t calls, pages;		/* number of system calls made; pages purged */
+	bool packed;			/* the slab taken off the list was the node's `packed` slab */
+	bool holes;			/* purge pages; else only count and free empty slabs */
+	bool any;			/* this pass has found purged pages */
 };
 
 /* Takes the slab off the list, and releases the lock: no thread takes objects from the slab or frees the slab. */
@@ -115,8 +116,8 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 	km_unlock(&n->slabs.lock);
 }
 
-/* Queues an unlisted slab, to be freed without the lock. The count is raised first. A count too high is corrected
- * by end(); a count too low would hide a slab in the child of a fork by a signal handler. */
+/* Queues an unlisted, empty slab, to be freed without the lock. The count is raised first: end() corrects a count too
+ * high, but a count too low would hide a slab in the child of a fork by a signal handler. */
 static void add_going(struct sheaf_node *n, struct km_page *slab)
 {
 	km_store(&n->going_count, n->going_count + 1);
@@ -124,7 +125,7 @@ static void add_going(struct sheaf_node *n, struct km_page *slab)
 	km_list_add_tail(&slab->list, &n->going);
 }
 
-/* Takes the lock again, and lists the slab. */
+/* Ends take_in_hand: takes the node's lock, and puts the slab on the list again. */
 static void put_back(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;
@@ -146,7 +147,7 @@ static void mark(struct km_page *slab, struct hole hole, enum mark as)
 		km_pages_fill(&slab[hole.first], hole.count);
 }
 
-/* Releases the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. */
+/* Purges the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. */
 static void offer(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	looking->calls++;
@@ -160,14 +161,14 @@ static void offer(struct looking *looking, struct km_page *slab, struct hole hol
 		offer(looking, slab, (struct hole){ hole.first + i, 1 });
 }
 
-/* Lets other threads take the lock. */
+/* Releases the node's lock for a moment, so that other threads can take it. */
 static void breathe(struct sheaf_node *n)
 {
 	km_unlock(&n->slabs.lock);
 	km_lock(&n->slabs.lock);
 }
 
-/* Looks at one slab, and releases its holes without the node's lock. With `all`, repeats until no holes are left.
+/* Looks at one slab, and purges its holes without the node's lock. With `all`, repeats until no holes are left.
  * Returns: false if more than `calls` system calls would be made. */
 static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls)
 {
@@ -239,7 +240,8 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	return gone;
 }
 
-/* In the child of a signal handler's fork under the node's lock: lists a slab left in hand by another thread. */
+/* In the child of a signal handler's fork: puts a slab that another thread had taken off the list on the list again.
+ * Requires: the node's lock. */
 static void adopt(struct sheaf_node *n)
 {
 	km_debug(km_is_locked(&n->look), "the scanned slab changes under the scan lock");
@@ -281,7 +283,7 @@ void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n)
 	end(cache, n);
 }
 
-/* The node's list is empty, and no slab is in hand or queued. */
+/* Returns: true if the node's list is empty, and no slab is off the list or queued. */
 static bool is_bare(const struct sheaf_node *n)
 {
 	return !km_load(&n->slabs.counts.partial) && !is_left(n);
@@ -295,7 +297,7 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
 		return 0;
 	km_lock(&n->look);
 	adopt(n);
-	/* The cache may have been reserved meanwhile. */
+	/* Look again: the cache may have been given a reserve meanwhile. */
 	if (may_be_hollow(cache))
 		visit_all(&looking, hollow_slab);
 	end(cache, n);
@@ -322,7 +324,7 @@ static bool has_gone(struct km_page *page)
 	return mark == HOLE_GONE || mark == HOLE_PARTLY;
 }
 
-/* Returns the next released pages from `page` on; count 0: none. */
+/* Returns the next purged pages from `page` on; count 0: none. */
 static struct hole next_gone(struct km_page *slab, unsigned page)
 {
 	struct hole hole = { page, 0 };
@@ -335,7 +337,7 @@ static struct hole next_gone(struct km_page *slab, unsigned page)
 	return hole;
 }
 
-/* Restores the released pages of the slab. Requires: the node's lock, which the function releases and takes again.
+/* Restores the purged pages of the slab. Requires: the node's lock, which the function releases and takes again.
  * Returns: false if the system has no memory; pages marked HOLE_PARTLY, also after a fork, may be present or not. */
 static bool restore_pages(struct looking *looking, struct km_page *slab, struct hole hole)
 {
@@ -369,8 +371,8 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 	km_lock(&n->look);
 	adopt(n);
-	/* Other threads may reorder the list during a pass. Each pass but the last restores some pages, and no
-	 * thread releases more meanwhile. */
+	/* Repeat the pass until no purged page is found: other threads may reorder the list during a pass, but none
+	 * purges pages meanwhile. */
 	do {
 		looking.any = false;
 		there = visit_all(&looking, fill_slab);
@@ -381,7 +383,7 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child)
 {
-	/* No look runs in the child: a slab in another thread's hand is listed again. */
+	/* In the child no look runs: put a slab that another thread had taken off the list on the list again. */
 	if (child && n->in_hand && km_fork_has(&n->slabs.lock) && !km_lock_is_own(&n->look))
 		km_sheaf_list_again(n, n->in_hand);
 	if (child)

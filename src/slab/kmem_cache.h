@@ -159,7 +159,7 @@ struct km_cache_state {
 	struct km_events *events;
 	uint64_t slab_bytes;		/* bytes of the cache's slabs */
 	bool swept;			/* drained by the last sweep */
-	uint8_t spared, spared_next;	/* sweeps for which the cache is spared: now, and the last time (cache/reclaim.c) */
+	uint8_t spared, spared_next;	/* sweeps for which the cache is spared: still, and at the next time */
 	size_t wanted_at;		/* km_slab_clock at the last request that the per-CPU sheaves could not serve */
 	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
 	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */

@@ -23,9 +23,7 @@
 #include "os/die.h"
 #include "sheaf.h"
 
-#define MAX_FULL_SHEAVES		10u	/* Kernel: MAX_FULL_SHEAVES */
-#define MAX_EMPTY_SHEAVES	10u	/* Kernel: MAX_EMPTY_SHEAVES */
-#define MAX_BARN_BYTES		((size_t)256 << 10)
+#define SHED_EMPTY		64u	/* empty sheaves freed under one hold of the lock */
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 
 /* ------------------------------------------------------------------ slabs and their bits */
@@ -219,6 +217,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 			 struct candidate *candidates, unsigned count)
 {
 	struct km_page *empty[GIVE_BATCH];
+	const unsigned long keep = km_load(&cache->tune.min_partial);
 	unsigned empty_count = 0, twice = 0;
 
 	km_lock(&n->slabs.lock);
@@ -227,7 +226,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->tune.min_partial)))
+		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, keep))
 			empty[empty_count++] = slab;
 	}
 	km_sheaf_count(cache, n, (long)twice - (long)count);
@@ -315,11 +314,6 @@ void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ the barn */
 
-static unsigned objects_in(const struct kmem_cache *cache, void **sheaf)
-{
-	return (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf);
-}
-
 /* Returns the objects of the sheaf to their slabs, and frees the sheaf. */
 static void give_all(struct kmem_cache *cache, void **sheaf)
 {
@@ -337,64 +331,6 @@ static unsigned take_top(const struct kmem_cache *cache, void ***sheaf, void **o
 	return got;
 }
 
-static void **pop_sheaf(const struct kmem_cache *cache, void ***list)
-{
-	void **sheaf = *list;
-
-	if (sheaf)
-		*list = (void **)(uintptr_t)*km_sheaf_header(&cache->fast.pcs, sheaf);
-	return sheaf;
-}
-
-static void push_sheaf(const struct kmem_cache *cache, void ***list, void **sheaf)
-{
-	km_store(km_sheaf_header(&cache->fast.pcs, sheaf), (uint64_t)(uintptr_t)*list);
-	*list = sheaf;
-}
-
-/* Notes that the list of full sheaves is as short as never since the last look. Requires: the barn's lock. */
-static void set_low(struct barn *barn)
-{
-	barn->low = barn->full;
-	barn->low_objects = barn->objects;
-	barn->low_count = barn->full_count;
-}
-
-/* Requires: the barn's lock. */
-static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
-{
-	void **sheaf = pop_sheaf(cache, &barn->full);
-
-	if (sheaf) {
-		km_store(&barn->crosses, barn->putter != km_cpu());
-		km_bump(&barn->full_count, -1);
-		km_debug(barn->objects >= objects_in(cache, sheaf) && *sheaf,
-			 "a full sheaf has objects, and is counted");
-		km_bump(&barn->objects, -(size_t)objects_in(cache, sheaf));
-		if (sheaf == barn->low)
-			set_low(barn);
-	}
-	return sheaf;
-}
-
-/* Returns the initial limit: ten full sheaves of the initial capacity, at most 256 KiB, but at least one sheaf. */
-static size_t barn_most_at_first(const struct kmem_cache *cache)
-{
-	const size_t capacity = km_load(&cache->fast.capacity);
-
-	return km_min(MAX_FULL_SHEAVES * capacity, km_max(MAX_BARN_BYTES / cache->layout.size, capacity));
-}
-
-static size_t barn_most(const struct kmem_cache *cache, const struct barn *barn)
-{
-	return barn_most_at_first(cache) + barn->more;
-}
-
-static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
-{
-	return barn->objects < barn_most(cache, barn);
-}
-
 /* The program takes `count` objects from slabs. Of these, objects that went to the slabs for lack of room would have
  * stayed in a larger barn: raises the limit by their number. So a program that frees and allocates N objects in turn
  * exchanges sheaves with the barn from the second turn on. Not with slab charge hooks, because a group would pay for
@@ -405,40 +341,6 @@ static void note_missed(const struct kmem_cache *cache, struct barn *barn, size_
 	count = km_min(count, barn->missed);
 	km_store(&barn->missed, barn->missed - count);
 	km_sheaf_learn(cache, barn, (long)count);
-}
-
-static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
-{
-	if (!barn_has_room(cache, barn))
-		return false;
-	km_debug(km_is_locked(&barn->lock) && *sheaf && sheaf != barn->full,
-		 "a full sheaf has objects, and is in one place");
-	push_sheaf(cache, &barn->full, sheaf);
-	barn->putter = (uint16_t)km_cpu();
-	km_bump(&barn->full_count, 1);
-	km_bump(&barn->objects, objects_in(cache, sheaf));
-	return true;
-}
-
-static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
-{
-	void **sheaf = pop_sheaf(cache, &barn->empty);
-
-	km_debug(!sheaf || (!*sheaf && barn->empty_count), "an empty sheaf has no object");
-	km_bump(&barn->empty_count, -(sheaf != NULL));
-	return sheaf;
-}
-
-static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
-{
-	/* A grown barn keeps an empty sheaf for each full one that may come. */
-	if (barn->empty_count >= MAX_EMPTY_SHEAVES + barn->more / km_mask_capacity(km_alloc_mask(cache)))
-		return false;
-	km_debug(km_is_locked(&barn->lock) && !*sheaf && sheaf != barn->empty,
-		 "an empty sheaf has no object");
-	push_sheaf(cache, &barn->empty, sheaf);
-	km_bump(&barn->empty_count, 1);
-	return true;
 }
 
 /* Puts an empty sheaf (or NULL) into the barn, or frees the sheaf. */
@@ -764,7 +666,7 @@ bool km_sheaf_has_room(struct kmem_cache *cache)
 	return barn_has_room(cache, barn);
 }
 
-/* Cuts the unused sheaves off the list, and returns them. Requires: the barn's lock. */
+/* Cuts the unused sheaves off the list, and returns them. Requires: the barn's lock, and a sheaf at `low`. */
 static void **cut_unused(struct kmem_cache *cache, struct barn *barn)
 {
 	uint64_t *link = km_sheaf_header(&cache->fast.pcs, barn->low);
@@ -780,13 +682,20 @@ static void **cut_unused(struct kmem_cache *cache, struct barn *barn)
 
 void km_sheaf_shed_barn(struct kmem_cache *cache, struct barn *barn)
 {
+	void **unused, **sheaf;
+
 	km_lock(&barn->lock);
-	void **unused = barn->low ? cut_unused(cache, barn) : NULL;
+	const size_t most = barn_most(cache, barn), room = most - km_min(barn->high, most);
+	unused = barn->low ? cut_unused(cache, barn) : NULL;
+	km_sheaf_learn(cache, barn, -(long)km_min(barn->more, room));
 	km_store(&barn->missed, barn->missed / 2);
+	barn->high = barn->objects;
 	set_low(barn);
+	for (unsigned i = 0; i < SHED_EMPTY && barn->empty_count > most_empty(cache, barn); i++)
+		push_sheaf(cache, &unused, pop_empty(cache, barn));
 	km_unlock_quick(&barn->lock);
 
-	for (void **sheaf; (sheaf = pop_sheaf(cache, &unused));)
+	while ((sheaf = pop_sheaf(cache, &unused)))
 		give_all(cache, sheaf);
 }
 

@@ -5,26 +5,8 @@
 #ifndef KM_SLAB_SHEAF_H
 #define KM_SLAB_SHEAF_H
 
+#include "barn.h"
 #include "partial.h"
-
-/* A node's full and empty sheaves. Fields read without the lock (counts, missed, crosses) are stored as one word. */
-struct barn {
-	struct km_lock lock;
-	uint32_t full_count, empty_count;
-	void **full, **empty;		/* lists linked by the sheaves' headers */
-	size_t objects;			/* objects in full sheaves */
-	size_t more;			/* limit of `objects` above the initial limit: the learned amplitude of use */
-	size_t missed;			/* objects returned to slabs for lack of room, and not taken from slabs since */
-	/* The full sheaf that was last taken or added on top when the list was shortest since the last look; NULL: the
-	 * list was empty. Sheaves behind it were not used since. */
-	void **low;
-	size_t low_objects;		/* objects in `low` and the sheaves behind */
-	uint32_t low_count;		/* number of these sheaves */
-	uint16_t putter;		/* CPU that stored the last full sheaf */
-	bool touched;			/* used since the last reap */
-	bool crosses;			/* the last full sheaf taken had been stored by another CPU */
-	uint64_t gets, puts;		/* events, counted here because this line is already held */
-};
 
 /* A node's sheaves of remote objects, for requests that name another node: one sheaf for each other node. */
 struct remote {
@@ -76,13 +58,6 @@ km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node 
 {
 	km_bump(&n->slabs.counts.taken, taken);
 	km_pages_slack(-taken * (long)cache->layout.size);
-}
-
-/* Raises (negative: lowers) the barn's limit. Requires: the barn's lock. */
-km_inline void km_sheaf_learn(const struct kmem_cache *cache, struct barn *barn, long objects)
-{
-	barn->more += (size_t)objects;
-	km_pages_retain(objects * (long)cache->layout.size);
 }
 
 /* Returns the address of word `word` of the slab's free bits. A set bit is a free object. */

@@ -224,9 +224,10 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	km_lock_scope(&n->slabs.lock);
 	const size_t partial = n->slabs.counts.partial;
 	const size_t more = cold ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
+	const unsigned long keep = idle ? 0 : km_load(&looking->cache->tune.min_partial);
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
-		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_load(&looking->cache->tune.min_partial))) {
+		if (km_sheaf_drop_if_empty(looking->cache, n, slab, keep)) {
 			add_going(n, slab);
 			gone++;
 		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more)) {

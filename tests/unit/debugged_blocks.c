@@ -267,10 +267,7 @@ static void let_wait(void)
 
 static size_t blocks_there(void)
 {
-	size_t blocks, bytes;
-
-	km_large_get_stats(&blocks, &bytes);
-	return blocks;
+	return km_load(&km_large.blocks);
 }
 
 static void freed_by_a_shrink(void)

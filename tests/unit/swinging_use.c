@@ -1,5 +1,6 @@
 /*
- * swinging_use.c: a program with a swinging use of memory keeps its pages, also where no sheaves keep its objects. Memory released by the bound and soon
+ * swinging_use.c: a program with a swinging use of memory keeps its pages, also where no sheaves keep its objects.
+ * Memory released by the bound and soon
  * allocated again raises the bound by as much: the second swing makes some system calls, and later swings none,
  * neither for pages nor for fences. The extra bound fades with time, kmem_shrink_all forgets it, and a program with
  * one fall is followed down, from any level. With hardened: own_addresses:0, because here pages go from one name to

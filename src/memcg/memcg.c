@@ -360,7 +360,6 @@ static void release(struct mem_cgroup *group)
 	km_debug(km_list_empty(&group->children) && !group->online,
 		 "an unlinked group has no children");
 	km_list_del(&group->sibling);
-	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
 	km_memcg_reap();
 	if (group->event_fd >= 0)

@@ -189,8 +189,6 @@ void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);
 /* Notes that this thread's charge, which must not wait, left the group over high. Context: a CPU's stock lock held;
  * not in a handler that found the thread busy. */
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes);
-/* Announces that the group's memory is free from now on. Context: tree lock held. */
-void km_memcg_released(const struct mem_cgroup *group);
 void km_pressure_fork_child(void);
 
 #endif

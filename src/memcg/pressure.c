@@ -26,8 +26,6 @@
  * reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads.
  */
 
-static uint64_t released[64];		/* releases of groups, by hash; written under the tree lock */
-
 /* ------------------------------------------------------------------ events */
 
 static bool untold;	/* a group has events to tell */
@@ -191,7 +189,7 @@ void km_pressure_fork_child(void)
 		group->memory.squeezed = 0;
 		km_memcg_fork_child(group);
 	}
-	km_thread.owed.group = NULL;
+	km_thread.owed.objcg = NULL;
 }
 
 /* ------------------------------------------------------------------ protection */
@@ -580,55 +578,35 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 		slow_down(over, delay);
 }
 
-/*
- * Returns the release count for a group's address. A debt names its group by address, without a reference, because
- * the debt may never be paid. If the count has changed, some group of this place was released, perhaps this group,
- * and the debt is dropped. Count and group are read under the tree lock, and groups are released under this lock.
- */
-static uint64_t *place_of(const struct mem_cgroup *group)
-{
-	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
-}
-
-void km_memcg_released(const struct mem_cgroup *group)
-{
-	km_bump(place_of(group), 1);
-}
-
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 {
-	uint64_t count = km_load(place_of(group));
+	struct km_owed *owed = &km_thread.owed;
 
 	if (km_thread.pressed)
 		return;
-	if (km_thread.owed.group != group || km_thread.owed.released != count)
-		km_thread.owed.bytes = 0;
-	km_thread.owed.group = group;
-	km_thread.owed.released = count;
-	km_thread.owed.bytes += bytes;
+	if (!owed->objcg || owed->number != group->number)
+		owed->bytes = 0;
+	*owed = (struct km_owed){ group->objcg, group->number, owed->bytes + bytes };
 }
 
-/* Returns the owed group, held; NULL if offline or released. The lock keeps handlers out; an earlier handler may have
- * paid. */
+/* Returns the owed group, held; NULL if offline or released: the objcg then leads to an ancestor, to no group, or to
+ * the group of a reused record. The lock keeps handlers out; an earlier handler may have paid. */
 static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
 
 	km_memcg_scope();
-	group = km_thread.owed.group;
-	if (group && (km_thread.owed.released != *place_of(group) || !group->online))
-		group = NULL;
-	km_memcg_hold(group);
-	*bytes = km_thread.owed.bytes;
-	km_thread.owed.group = NULL;
-	km_thread.owed.bytes = 0;
-	return group;
+	const struct km_owed owed = km_thread.owed;
+	km_thread.owed = (struct km_owed){ NULL };
+	group = owed.objcg ? km_load(&owed.objcg->memcg) : NULL;
+	*bytes = owed.bytes;
+	return group && group->number == owed.number ? km_memcg_hold(group) : NULL;
 }
 
 void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t before = 0;
-	struct mem_cgroup *other = km_unlikely(km_thread.owed.group != NULL) ? take_owed(&before) : NULL;
+	struct mem_cgroup *other = km_unlikely(km_thread.owed.objcg != NULL) ? take_owed(&before) : NULL;
 
 	if (other == group)
 		bytes += before;

@@ -126,18 +126,9 @@ km_inline void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 	km_charged_differ(cache, 0, true);
 }
 
-/* Selects objects on charged sheaves, and takes the selected objects, uncharged from then on. */
-struct km_charged_drain {
-	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. `which`
-	 * NULL: all. */
-	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
-	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
-	void *arg;
-};
-/* charged_flush.c: takes all objects, and gives the objects to the engine. */
-extern km_hidden const struct km_charged_drain km_charge_drain_all;
-/* Drains CPU by CPU, with one fence. A sheaf is freed with its objects; an empty sheaf is freed as well. */
-void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
+/* charge_state.c: drains sheaves with objects of the group or of a group below, CPU by CPU, with one fence. A sheaf is
+ * freed with its objects; an empty sheaf is freed as well. */
+void km_charged_drain_group(struct kmem_cache **caches, size_t count, const struct mem_cgroup *root);
 
 /* Returns the objcg to charge for an allocation by this thread; NULL: uncharged. */
 km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)

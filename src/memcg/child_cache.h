@@ -29,7 +29,7 @@ struct km_child {
 	struct km_private *private;	/* of the group */
 	struct km_list same;		/* on parent->child_list; under the registry lock */
 	struct km_list spare;		/* a spare's, on km_private_spares; under the registry lock */
-	struct km_child_slabs slabs;	/* under private->lock */
+	struct km_child_slabs slabs;	/* under km_private_lock */
 };
 
 struct km_private {
@@ -40,10 +40,13 @@ struct km_private {
 					 * number */
 	uint64_t name;			/* hash of the group's name */
 	struct km_private *next_named, **named_by;	/* under the registry lock */
-	struct km_lock lock;		/* guards slabs and `large` */
-	struct km_list large;		/* blocks of whole pages */
-	struct km_list all;		/* on `living` or `orphans`; under the registry lock */
+	struct km_list large;		/* blocks of whole pages; under km_private_lock */
+	struct km_list orphan;		/* on `orphans`; under the registry lock */
 };
+
+/* Guards the slabs and large blocks of all private groups, for some instructions: pages come from a node's one lock,
+ * too. */
+extern km_hidden struct km_lock km_private_lock;
 
 /* Returns whether allocations for the objcg use slabs of the group's own: not after the group went offline. */
 km_inline bool km_is_private(const struct obj_cgroup *objcg)
@@ -118,6 +121,5 @@ void km_private_release(struct obj_cgroup *objcg);
 void km_private_reap(void);
 /* With `all`: looks at all orphans, and destroys spares. Else a part of both, without waiting. */
 void km_private_tidy(bool all);
-void km_private_fork(bool before, bool child);
 
 #endif

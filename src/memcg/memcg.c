@@ -75,18 +75,13 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-/* Locks are taken in the order of their ranks. A nested fork may have failed to lock the tree, and then skips the
- * private groups. In the child the numbers are corrected before the tree is unlocked. */
+/* Locks are taken in the order of their ranks. In the child the numbers are corrected before the tree is unlocked. */
 static void memcg_fork(bool before, bool child)
 {
-	if (before) {
-		km_lock_around_fork(&tree.lock, true, child);
-		if (km_fork_has(&tree.lock))
-			km_private_fork(true, child);
-	}
+	if (before)
+		km_lock_around_fork(&tree.lock, before, child);
+	km_lock_around_fork(&km_private_lock, before, child);
 	km_stock_fork(before, child);
-	if (!before && (child || km_fork_has(&tree.lock)))
-		km_private_fork(false, child);
 	if (child)
 		km_pressure_fork_child();
 	if (!before)

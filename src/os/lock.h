@@ -32,7 +32,7 @@ enum km_rank {
 	KM_RANK_ZONE,		/* free pages of a node */
 	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
 	KM_RANK_BIG,		/* huge blocks, each a mapping of its own */
-	KM_RANK_PRIVATE,	/* contents of a private group */
+	KM_RANK_PRIVATE,	/* contents of private groups */
 	KM_RANK_METADATA,	/* metadata */
 	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
 	KM_RANK_POOL,		/* reserves of mempools */

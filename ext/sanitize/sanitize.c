@@ -99,25 +99,13 @@ static void reports_on(void)
 		valgrind(CHANGE_ERR_DISABLEMENT, (uintptr_t)-1, 0, 0, 0);
 }
 
-static void handed_out(const void *p)
-{
-	if (km_sanitizer.thread)
-		__tsan_release((void *)p);
-}
-
-static void handed_in(const void *p)
-{
-	if (km_sanitizer.thread)
-		__tsan_acquire((void *)p);
-}
-
-static void pages_handed_out(const void *p, size_t bytes)
+static void handed_out(const void *p, size_t bytes)
 {
 	for (size_t at = 0; km_sanitizer.thread && at < bytes; at += KM_PAGE_SIZE)
 		__tsan_release((char *)p + at);
 }
 
-static void pages_handed_in(const void *p, size_t bytes)
+static void handed_in(const void *p, size_t bytes)
 {
 	for (size_t at = 0; km_sanitizer.thread && at < bytes; at += KM_PAGE_SIZE)
 		__tsan_acquire((char *)p + at);
@@ -125,7 +113,7 @@ static void pages_handed_in(const void *p, size_t bytes)
 
 static void object_begins(void *p, size_t bytes, bool has_content)
 {
-	handed_in(p);
+	handed_in(p, 1);
 	if (km_sanitizer.address)
 		__asan_unpoison_memory_region(p, bytes);
 	if (km_sanitizer.valgrind)
@@ -145,7 +133,7 @@ static void object_resized(void *p, size_t before, size_t bytes)
 
 static void object_ends(void *p, size_t bytes)
 {
-	handed_out(p);
+	handed_out(p, 1);
 	if (km_sanitizer.address)
 		__asan_poison_memory_region(p, bytes);
 	if (km_sanitizer.valgrind)
@@ -156,8 +144,7 @@ const struct km_sanitizer_ops km_sanitizing = {
 	.start = start, .hooks = &km_sanitizer_hooks,
 	.root_comes = root_comes, .root_goes = root_goes, .memory_on = memory_on,
 	.memory_off = memory_off, .reports_off = reports_off, .reports_on = reports_on,
-	.handed_out = handed_out, .handed_in = handed_in, .pages_handed_out = pages_handed_out,
-	.pages_handed_in = pages_handed_in, .object_begins = object_begins,
-	.object_resized = object_resized, .object_ends = object_ends,
+	.handed_out = handed_out, .handed_in = handed_in,
+	.object_begins = object_begins, .object_resized = object_resized, .object_ends = object_ends,
 };
 KM_REGISTER(km_sanitizer_ops, km_sanitizing);

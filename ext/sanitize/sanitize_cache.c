@@ -28,10 +28,11 @@ static bool only_handed(const struct kmem_cache *cache)
 }
 
 /* With shared pages, report the page of the object: the page is the unit of reuse. */
-static void page_changes_hands(const struct kmem_cache *cache, const void *object, void (*how)(const void *p))
+static void page_changes_hands(const struct kmem_cache *cache, const void *object,
+			       void (*how)(const void *p, size_t bytes))
 {
 	if (cache->layout.engine->shared_pages)
-		how((const void *)km_align_down((uintptr_t)object, KM_PAGE_SIZE));
+		how((const void *)km_align_down((uintptr_t)object, KM_PAGE_SIZE), 1);
 }
 
 static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
@@ -39,7 +40,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	(void)gfp;
 	page_changes_hands(cache, object, km_sanitizing.handed_in);
 	if (only_handed(cache)) {
-		km_sanitizing.handed_in(object);
+		km_sanitizing.handed_in(object, 1);
 		if (cache->layout.engine->shared_pages)
 			km_sanitizing.memory_on(object, cache->layout.object_size);
 		return object;
@@ -55,7 +56,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 {
 	page_changes_hands(cache, object, km_sanitizing.handed_out);
 	if (only_handed(cache)) {
-		km_sanitizing.handed_out(object);
+		km_sanitizing.handed_out(object, 1);
 		return true;
 	}
 	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->layout.object_size,

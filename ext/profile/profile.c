@@ -106,21 +106,11 @@ static int64_t draw(struct km_profile_thread *thread)
 	return 1 + (int64_t)(distance * (double)km_load(&record.mean));
 }
 
-/* Take the prepared distance. The next one is drawn after all other work, off the critical path. */
-static int64_t take_distance(struct km_profile_thread *thread)
-{
-	const int64_t distance = km_likely(thread->next) ? thread->next : draw(thread);
-
-	thread->next = 0;
-	return distance;
-}
-
 /* Initialize a thread on the first call in this profile. */
 static void begin_thread(struct km_profile_thread *thread, uint32_t number)
 {
 	thread->random = mix(km_load(&seed) + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
 	thread->number = number;
-	thread->next = 0;
 	thread->left = draw(thread);
 }
 
@@ -130,11 +120,11 @@ static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 	uint64_t points = 0;
 
 	if (km_unlikely(bytes > MOST_POINTS) && bytes / km_load(&record.mean) > MOST_POINTS) {
-		thread->left = take_distance(thread);
+		thread->left = draw(thread);
 		return bytes / km_load(&record.mean);
 	}
 	while (thread->left <= 0) {
-		thread->left += take_distance(thread);
+		thread->left += draw(thread);
 		points++;
 	}
 	km_debug(points || thread->number, "a sampled thread is initialised");
@@ -415,8 +405,6 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
-	if (km_likely(!km_thread.profile.next))
-		km_thread.profile.next = draw(&km_thread.profile);
 }
 
 static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)

@@ -70,7 +70,6 @@ struct km_owed {
 /* Sampling of this thread's allocations (ext/profile). */
 struct km_profile_thread {
 	int64_t left;			/* bytes to the next sample */
-	int64_t next;			/* bytes from the next sample to the one after; 0: not drawn yet */
 	uint32_t number;		/* number of the profile for these figures */
 	uint64_t random;
 };

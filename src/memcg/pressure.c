@@ -28,12 +28,11 @@
 
 /* ------------------------------------------------------------------ events */
 
-static bool untold;	/* a group has events to tell */
+static bool left;	/* a group has events to tell, or a request for reclaim (take_left) */
 
 /*
  * Tells the waiters of a group of an event. An eventfd write is a system call: a charge without this right leaves the
- * event to the next charge that may wait (tell_all). `untold` is cleared before the groups are read: an event in
- * between sets `untold` again, and is told by the next call.
+ * event to the next charge that may wait.
  */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
@@ -41,7 +40,7 @@ static void tell(struct mem_cgroup *group, bool may_call)
 		km_os_event_add(group->event_fd, 1);
 	} else {
 		km_add(&group->untold, 1u);
-		km_store(&untold, true);
+		km_store(&left, true);
 	}
 }
 
@@ -56,19 +55,34 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 	}
 }
 
-/* Tells the events not yet told. */
-static void tell_all(void)
+/*
+ * Tells the events not yet told, and takes one group's request for reclaim; `bytes` NULL: takes none. `left` is cleared
+ * before the groups are read: what a group gets in between sets `left` again. Returns: the group, held; NULL: none.
+ */
+static struct mem_cgroup *take_left(uint64_t *bytes)
 {
-	if (!km_load(&untold))
-		return;
+	struct mem_cgroup *found = NULL;
+
+	if (!km_load(&left))
+		return NULL;
 	km_memcg_scope();
-	km_store(&untold, false);
+	km_store(&left, false);
 	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
 		uint64_t count = km_swap_acquire(&group->untold, (uint64_t)0);
 
 		if (count && group->event_fd >= 0)
 			km_os_event_add(group->event_fd, count);
+		if (!group->asked || !group->online)
+			continue;
+		if (found || !bytes) {
+			km_store(&left, true);
+			continue;
+		}
+		found = km_memcg_hold(group);
+		*bytes = group->asked;
+		group->asked = 0;
 	}
+	return found;
 }
 
 int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
@@ -294,41 +308,17 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-static bool asked;	/* a group has a request */
-
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 {
 	km_store(&group->asked, bytes);
-	km_store(&asked, true);
-}
-
-/* Takes one group's request. Returns: the group, held; NULL: none. */
-static struct mem_cgroup *take_asked(uint64_t *bytes)
-{
-	struct mem_cgroup *found = NULL;
-
-	km_memcg_scope();
-	km_store(&asked, false);
-	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
-		if (!group->asked || !group->online)
-			continue;
-		if (found) {
-			km_store(&asked, true);
-			break;
-		}
-		found = km_memcg_hold(group);
-		*bytes = group->asked;
-		group->asked = 0;
-	}
-	return found;
+	km_store(&left, true);
 }
 
 void km_memcg_serve(void)
 {
 	uint64_t bytes;
+	struct mem_cgroup *group = take_left(km_thread.pressed ? NULL : &bytes);
 
-	tell_all();
-	struct mem_cgroup *group = km_load(&asked) && !km_thread.pressed ? take_asked(&bytes) : NULL;
 	if (!group)
 		return;
 	uint64_t drained = mem_cgroup_drain(group);
@@ -340,7 +330,7 @@ void km_memcg_serve(void)
 /* Flushes sheaves first, because their bytes go into the stocks, and then drains the stocks. */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
-	tell_all();
+	take_left(NULL);
 	km_memcg_flush_pcs(group);
 	km_memcg_scope();
 	return km_stock_drain(group);

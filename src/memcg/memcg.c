@@ -168,7 +168,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	group->event_fd = -1;
 	group->objcg = objcg;
 	km_counter_init(&group->memory, km_memcg_counter(parent));
-	km_counter_init(&group->kmem, km_memcg_kmem_counter(parent));
+	km_counter_init(&group->kmem, km_memcg_is_root(parent) ? NULL : &parent->kmem);
 	km_list_init(&group->children);
 	km_list_init(&group->objcgs);
 	km_store(&objcg->memcg, group);

@@ -108,11 +108,6 @@ km_inline struct km_counter *km_memcg_counter(struct mem_cgroup *group)
 	return km_memcg_is_root(group) ? NULL : &group->memory;
 }
 
-km_inline struct km_counter *km_memcg_kmem_counter(struct mem_cgroup *group)
-{
-	return km_memcg_is_root(group) ? NULL : &group->kmem;
-}
-
 km_inline struct mem_cgroup *km_memcg_of_counter(struct km_counter *counter)
 {
 	return km_container_of(counter, struct mem_cgroup, memory);

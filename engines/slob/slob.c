@@ -215,7 +215,7 @@ static struct km_page *new_page(const struct km_request *request)
 static void free_page(struct km_page *page)
 {
 	km_metadata_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
-	km_tell(pages_handed_out, km_slob_page(page)->base, KM_PAGE_SIZE);
+	km_tell(handed_out, km_slob_page(page)->base, KM_PAGE_SIZE);
 	km_deferred_or_free(page, 0);
 }
 

@@ -50,7 +50,7 @@ void km_shared_page_comes(struct km_page *page)
 
 	if (km_likely(!km_sanitizer.objects))
 		return;
-	km_tell(pages_handed_in, base, KM_PAGE_SIZE);
+	km_tell(handed_in, base, KM_PAGE_SIZE);
 	km_tell(memory_on, base, KM_PAGE_SIZE);
 	km_tell(memory_off, base, KM_PAGE_SIZE);
 }

@@ -2,9 +2,9 @@
  * debug_traces.c: lists of the allocation sites of live objects, heaviest first: the kernel's alloc_traces for one
  * cache, or a program's leaks over all caches with tracks.
  *
- * A walk counts stacks in a table of fixed size. If the table overflows, the walk repeats for only the stacks with a
- * hash ending in 0, then for the hashes ending in 1. Each half is halved again until the stacks fit, so every stack
- * is counted in a single walk. The heaviest stacks are kept between walks, in a heap with the lightest at the root.
+ * Stacks have numbers (debug_stacks.c). A walk counts the stacks of a stretch of numbers, as many as the table has
+ * places. The next walk begins at the lowest number found beyond the stretch, so every stack is counted in a single
+ * walk. The heaviest stacks are kept between walks, in a heap with the lightest at the root.
  *
  * Invariants: caches are never changed; memory is one mapping of bounded size; no omitted stack is heavier than a
  * printed stack; the total includes every object.
@@ -18,31 +18,27 @@
 #include "debug.h"
 #include "inspect/stats_print.h"
 
-#define MOST_ROOM	(1u << 14)	/* most and fewest sites in a table, 80 bytes each; powers of two */
+#define MOST_ROOM	(1u << 14)	/* sites in a table, 72 bytes each */
 #define LEAST_ROOM	64u
-#define MOST_HALVINGS	16u
+#define NO_NUMBER	UINT32_MAX
 
 /* Sums over the allocated objects with one stack. */
 struct site {
-	const struct kmem_record_mark *mark;	/* mark of one object; NULL: unused entry */
-	struct km_page *slab;			/* first page of this object's slab or large block */
-	uint64_t hash;				/* hash of the stack's number */
-	unsigned long count, bytes;
-	uint64_t least, most, sum;		/* ages of the objects in ms */
-	uint32_t first, last;			/* lowest and highest id of the allocating threads */
-	bool early;				/* allocated before the program's first function, or after its end: no
-						 * stack */
+	const struct kmem_record_mark *mark;	/* mark of one object */
+	struct km_page *slab;			/* slab of that object, or a large block */
+	unsigned long count, bytes;		/* count 0: unused entry */
+	uint64_t least, most, sum;		/* ages in ms */
+	uint32_t number;			/* of the stack */
+	uint32_t first, last;			/* lowest and highest thread ID */
+	bool early;				/* no stack: allocated before the program's start, or after its end */
 };
 
 struct sites {
-	struct kmem_cache *cache;	/* cache to list; NULL: all caches with tracks */
-	struct site *table;
-	unsigned room, used;
-	bool too_many;			/* there are too many stacks for the table */
-	unsigned halvings;		/* a walk counts only stacks whose lowest `halvings` bits of the hash ... */
-	uint64_t part;			/* ... are equal to `part` */
-	struct site *heaviest;		/* the heaviest sites so far: a heap with room / 4 entries, the lightest
-					 * first */
+	struct kmem_cache *cache;	/* NULL: all caches with tracks */
+	struct site *table;		/* of the stacks `from` to `from` + `room` - 1 */
+	unsigned room;
+	uint32_t from, next;		/* next: the lowest number found beyond the table; NO_NUMBER: none */
+	struct site *heaviest;		/* heap with room / 4 entries */
 	unsigned kept;
 	unsigned long total, bytes;
 	unsigned long others, other_sites;	/* objects that are not listed, and the number of their stacks */
@@ -56,43 +52,9 @@ static bool has_tracks(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ a walk */
 
-static uint64_t hash_of(const struct kmem_record_mark *mark)
+static uint32_t number_of(const struct kmem_record_mark *mark)
 {
-	uint64_t hash = (uint32_t)km_load(&mark->who) * KM_DEBUG_FACTOR;
-
-	return hash ^ hash >> 32;
-}
-
-/* Find or add the site of a mark. Returns: NULL if the table is full. */
-static struct site *site_of(struct sites *sites, struct km_page *slab, const struct kmem_record_mark *mark,
-			    uint64_t hash)
-{
-	struct km_stack_track track;
-
-	for (uint64_t i = hash >> 40;; i++) {
-		struct site *site = &sites->table[i & (sites->room - 1)];
-
-		if (site->mark && site->hash == hash)
-			return site;
-		if (site->mark)
-			continue;
-		/* Keep a quarter of the table free, so that searches end soon. */
-		if (sites->used >= sites->room / 4 * 3)
-			return NULL;
-		sites->used++;
-		km_debug(sites->used < sites->room, "a search for a stack finds a free place");
-		km_debug_read_mark(mark, &track);
-		*site = (struct site){
-			.mark = mark, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track.thread,
-			.early = km_stack_is_early(track.frame[0]),
-		};
-		return site;
-	}
-}
-
-static bool is_in_part(const struct sites *sites, uint64_t hash)
-{
-	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
+	return (uint32_t)km_load(&mark->who);
 }
 
 /* The mark of all objects with an overwritten or repaired mark; without a stack. */
@@ -104,17 +66,21 @@ static void add(struct sites *sites, struct km_page *slab, const struct kmem_rec
 
 	if (!km_debug_is_sealed(mark) || !mark->when)
 		mark = &no_mark;
-	km_debug_read_mark(mark, &track);
-	uint64_t hash = hash_of(mark), age = track.when ? sites->now - km_min(track.when, sites->now) : 0;
-	struct site *site;
-
-	if (!is_in_part(sites, hash))
-		return;
-	site = site_of(sites, slab, mark, hash);
-	if (!site) {
-		sites->too_many = true;
+	const uint32_t number = number_of(mark);
+	if (number - sites->from >= sites->room) {
+		if (number > sites->from)
+			sites->next = km_min(sites->next, number);
 		return;
 	}
+	km_debug_read_mark(mark, &track);
+	const uint64_t age = track.when ? sites->now - km_min(track.when, sites->now) : 0;
+	struct site *site = &sites->table[number - sites->from];
+	km_debug(!site->count || site->number == number, "a site counts the objects of one stack");
+	if (!site->count)
+		*site = (struct site){
+			.mark = mark, .slab = slab, .number = number, .least = UINT64_MAX, .first = track.thread,
+			.early = km_stack_is_early(track.frame[0]),
+		};
 	site->count++;
 	site->bytes += bytes;
 	site->sum += age;
@@ -151,7 +117,7 @@ static int add_slab(struct km_page *slab, void *arg)
 				add(sites, slab, &km_debug_marks(cache, object)[0], km_debug_bytes(cache, object));
 	}
 	km_page_let_go(slab);
-	return sites->too_many;
+	return 0;
 }
 
 /* ------------------------------------------------------------------ the heaviest */
@@ -226,42 +192,21 @@ static void sort(const struct sites *sites)
 
 /* ------------------------------------------------------------------ all walks */
 
-static void walk(struct sites *sites)
-{
-	km_debug(!(sites->part >> sites->halvings), "a part has one bit of its name for each halving");
-	__builtin_memset(sites->table, 0, sites->room * sizeof(*sites->table));
-	sites->used = 0;
-	sites->too_many = false;
-	km_pages_walk(add_slab, sites);
-}
-
-/* Select the next part. Returns: false after the last part. */
-static bool next_part(struct sites *sites)
-{
-	while (sites->halvings && sites->part >> (sites->halvings - 1))
-		sites->part &= ((uint64_t)1 << --sites->halvings) - 1;
-	if (!sites->halvings)
-		return false;
-	sites->part |= (uint64_t)1 << (sites->halvings - 1);
-	km_debug(is_in_part(sites, sites->part), "the name of a part is the low bits of its hashes");
-	return true;
-}
-
-/* Count all stacks, part by part. Returns: false if even the smallest parts overflow. */
-static bool gather(struct sites *sites)
+/* Count all stacks, one stretch of numbers after the other. */
+static void gather(struct sites *sites)
 {
 	do {
-		for (walk(sites); sites->too_many && sites->halvings < MOST_HALVINGS; walk(sites))
-			sites->halvings++;
-		if (sites->too_many)
-			return false;
+		sites->from = sites->next;
+		sites->next = NO_NUMBER;
+		__builtin_memset(sites->table, 0, sites->room * sizeof(*sites->table));
+		km_pages_walk(add_slab, sites);
+		km_debug(sites->next - sites->from >= sites->room, "the next stretch lies beyond the table");
 		for (unsigned i = 0; i < sites->room; i++)
 			if (sites->table[i].count)
 				keep(sites, &sites->table[i]);
-	} while (next_part(sites));
+	} while (sites->next != NO_NUMBER);
 	sort(sites);
 	km_debug(!sites->others || sites->kept == sites->room / 4, "stacks are left out only without room");
-	return true;
 }
 
 static size_t bytes_of_room(unsigned room)
@@ -291,7 +236,7 @@ static bool stack_of(const struct site *site, struct km_stack_track *track)
 
 	km_page_hold(site->slab);
 	if (site->slab->type == KM_PAGE_SLAB || site->slab->type == KM_PAGE_LARGE) {
-		stays = hash_of(site->mark) == site->hash;
+		stays = number_of(site->mark) == site->number;
 		km_debug_read_mark(site->mark, track);
 	}
 	km_page_let_go(site->slab);
@@ -343,13 +288,12 @@ static int print(struct kmem_cache *cache, int fd)
 	km_busy_scope(was);
 
 	if (begin(&sites)) {
-		if (gather(&sites)) {
-			print_sites(&writer, &sites);
-			if (!cache)
-				print_untracked(&writer);
-			km_print(&writer, "TOTAL %lu\n", sites.total);
-			error = km_print_end(&writer);
-		}
+		gather(&sites);
+		print_sites(&writer, &sites);
+		if (!cache)
+			print_untracked(&writer);
+		km_print(&writer, "TOTAL %lu\n", sites.total);
+		error = km_print_end(&writer);
 		km_os_unmap(sites.table, bytes_of_room(sites.room));
 	}
 	return error;

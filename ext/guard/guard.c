@@ -424,6 +424,16 @@ static void guard_tick(uint64_t now)
 
 /* ------------------------------------------------------------------ setup */
 
+_Static_assert(KM_GUARD_TAKEN == KMEM_RECORD_GUARD_TAKEN, "readers know the state");
+
+/* The offsets of a slot's fields, for readers outside the process, like cache/cache_fields.c for caches. */
+#define SLOT(member)	KM_FIELD_IN("slot", struct km_guard_slot, member)
+static const struct kmem_record_field fields[] = {
+	KM_FIELD_STRUCT("slot", struct km_guard_slot),
+	SLOT(state), SLOT(bytes), SLOT(object), SLOT(cache), SLOT(track[0].when),
+	KM_FIELD_ARRAY("slot", struct km_guard_slot, track[0].frame),
+};
+
 static km_cold bool make_pool(unsigned objects)
 {
 	size_t page = km_os_page_bytes(), bytes = (2 * (size_t)objects + 1) * page;
@@ -436,8 +446,8 @@ static km_cold bool make_pool(unsigned objects)
 		pool.count = objects;
 		km_guarded.objects = objects;
 		km_guarded.slot = pool.slot;
-		km_guarded.fields = km_guard_fields;
-		km_guarded.field_count = km_guard_field_count;
+		km_guarded.fields = fields;
+		km_guarded.field_count = km_array_count(fields);
 		pool.page = km_guarded.page_bytes = page;
 		km_guarded.start = (uintptr_t)start;
 		km_os_name(start, bytes, "libkmem guarded");

@@ -29,10 +29,6 @@ struct km_guard_slot {
 	struct km_stack_track track[2];	/* [0]: allocation, [1]: free */
 };
 
-/* guard_fields.c: field offsets for readers outside the process. */
-extern km_hidden const struct kmem_record_field km_guard_fields[];
-extern km_hidden const unsigned km_guard_field_count;
-
 /* guard.c */
 unsigned km_guard_slots(struct km_guard_slot **slot);
 char *km_guard_page(const struct km_guard_slot *slot);	/* page of the slot's object */

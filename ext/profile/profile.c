@@ -76,61 +76,34 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Logarithm without libm, on the path of a sample. A number in (0, 1] is a power of two times a mantissa from 1 to
- * 2. A table holds the middle of each 128th of the mantissa's range. The remaining factor differs from 1 by less
- * than 1/256, so three terms leave an error of 1e-10. No division. */
-#define LOG_BITS	7u
-static struct {
-	double inverse, minus_log;
-} logs[1u << LOG_BITS];
-
-/* Fill the table for mantissas from 1 to 2, by 2 artanh. */
-static void make_logs(void)
-{
-	for (unsigned i = 0; i < km_array_count(logs); i++) {
-		const double middle = 1 + (i + 0.5) / (double)km_array_count(logs);
-		const double z = (middle - 1) / (middle + 1), s = z * z;
-		double sum = 0;
-
-		for (int term = 31; term > 0; term -= 2)
-			sum = sum * s + 1. / term;
-		logs[i].inverse = 1 / middle;
-		logs[i].minus_log = -2 * z * sum;
-	}
-}
-
-/* Compute -log(x). Requires: x is in (0, 1]. */
-static double minus_log(double x)
-{
-	const uint64_t one = 0x3ff0000000000000ull;
-	uint64_t bits;
-
-	__builtin_memcpy(&bits, &x, sizeof(bits));
-	const unsigned i = bits >> (52 - LOG_BITS) & (km_array_count(logs) - 1);
-	const double exponent = (double)((int64_t)(bits - one) >> 52);
-	bits = (bits & ((1ull << 52) - 1)) | one;
-	__builtin_memcpy(&x, &bits, sizeof(x));
-	const double r = x * logs[i].inverse - 1;
-	return logs[i].minus_log - exponent * 0.6931471805599453 - r * (1 - r * (0.5 - r * (1. / 3)));
-}
-
-/* Draw the distance in bytes to the next sample. */
-static int64_t draw(struct km_profile_thread *thread)
+static uint64_t draw_uniform(struct km_profile_thread *thread)
 {
 	thread->random += 0x9e3779b97f4a7c15ull;
-	const double uniform = (double)((mix(thread->random) >> 11) + 1) * 0x1p-53;
-
-	km_debug(uniform > 0 && uniform <= 1, "a logarithm is of a number from 0 to 1");
-	return 1 + (int64_t)(minus_log(uniform) * (double)km_load(&record.mean));
+	return mix(thread->random);
 }
 
-/* Take the prepared distance. The next one is drawn after all other work, off the critical path. */
-static int64_t take_distance(struct km_profile_thread *thread)
-{
-	const int64_t distance = km_likely(thread->next) ? thread->next : draw(thread);
+#define MOST_WHOLE	64u		/* a greater distance has a probability of exp(-64) */
 
-	thread->next = 0;
-	return distance;
+/*
+ * Draw the distance in bytes to the next sample, by comparisons instead of a logarithm (von Neumann, 1951). Uniform
+ * numbers are drawn while they fall. With the probability exp(-x), the first number being x, they are odd in number,
+ * and x is the fraction of the distance. Else the whole part grows by 1, and the draw begins again.
+ */
+static int64_t draw(struct km_profile_thread *thread)
+{
+	unsigned whole = 0, count;
+	uint64_t first;
+
+	do {
+		uint64_t last = first = draw_uniform(thread);
+
+		count = 1;
+		for (uint64_t now; (now = draw_uniform(thread)) < last; last = now)
+			count++;
+	} while (!(count & 1) && ++whole < MOST_WHOLE);
+	const double distance = whole + (double)(first >> 11) * 0x1p-53;
+	km_debug(distance >= 0 && distance <= MOST_WHOLE, "a distance is finite");
+	return 1 + (int64_t)(distance * (double)km_load(&record.mean));
 }
 
 /* Initialize a thread on the first call in this profile. */
@@ -138,7 +111,6 @@ static void begin_thread(struct km_profile_thread *thread, uint32_t number)
 {
 	thread->random = mix(km_load(&seed) + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
 	thread->number = number;
-	thread->next = 0;
 	thread->left = draw(thread);
 }
 
@@ -148,11 +120,11 @@ static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 	uint64_t points = 0;
 
 	if (km_unlikely(bytes > MOST_POINTS) && bytes / km_load(&record.mean) > MOST_POINTS) {
-		thread->left = take_distance(thread);
+		thread->left = draw(thread);
 		return bytes / km_load(&record.mean);
 	}
 	while (thread->left <= 0) {
-		thread->left += take_distance(thread);
+		thread->left += draw(thread);
 		points++;
 	}
 	km_debug(points || thread->number, "a sampled thread is initialised");
@@ -433,8 +405,6 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
-	if (km_likely(!km_thread.profile.next))
-		km_thread.profile.next = draw(&km_thread.profile);
 }
 
 static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
@@ -512,9 +482,6 @@ static bool profile_begin(void)
 	uint64_t word;
 	__builtin_memcpy(&word, &each, sizeof(word));
 	km_store(&each_byte, word);
-	/* Once only: calls of an earlier profile may still draw. */
-	if (!record.number)
-		make_logs();
 	km_store(&seed, fixed_seed ?: mix(chosen + km_os_now_ms() + km_os_pid()));
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);

@@ -1,10 +1,13 @@
 /*
- * sanitize.c: the interfaces of sanitizers, by weak references, and the client requests of valgrind. Invariant: an
- * absent interface is never called.
+ * sanitize.c: the interfaces of sanitizers, by weak references, the client requests of valgrind, and the hooks of
+ * caches with reported objects. Such a cache has no per-CPU sheaves. Invariants: an absent interface is never called.
+ * Under a sanitizer the word at `freeptr`, behind the red zone, holds the bytes of a live object; for a free object, 0
+ * or a link.
  */
-#include "sanitize.h"
-
+#include "cache/cache.h"
 #include "os/die.h"
+
+extern km_hidden const struct km_sanitizer_ops km_sanitizing;
 
 /* <sanitizer/asan_interface.h>, lsan_interface.h, tsan_interface.h: undefined without a sanitizer. */
 #define WEAK __attribute__((weak))
@@ -99,25 +102,13 @@ static void reports_on(void)
 		valgrind(CHANGE_ERR_DISABLEMENT, (uintptr_t)-1, 0, 0, 0);
 }
 
-static void handed_out(const void *p)
-{
-	if (km_sanitizer.thread)
-		__tsan_release((void *)p);
-}
-
-static void handed_in(const void *p)
-{
-	if (km_sanitizer.thread)
-		__tsan_acquire((void *)p);
-}
-
-static void pages_handed_out(const void *p, size_t bytes)
+static void handed_out(const void *p, size_t bytes)
 {
 	for (size_t at = 0; km_sanitizer.thread && at < bytes; at += KM_PAGE_SIZE)
 		__tsan_release((char *)p + at);
 }
 
-static void pages_handed_in(const void *p, size_t bytes)
+static void handed_in(const void *p, size_t bytes)
 {
 	for (size_t at = 0; km_sanitizer.thread && at < bytes; at += KM_PAGE_SIZE)
 		__tsan_acquire((char *)p + at);
@@ -125,7 +116,7 @@ static void pages_handed_in(const void *p, size_t bytes)
 
 static void object_begins(void *p, size_t bytes, bool has_content)
 {
-	handed_in(p);
+	handed_in(p, 1);
 	if (km_sanitizer.address)
 		__asan_unpoison_memory_region(p, bytes);
 	if (km_sanitizer.valgrind)
@@ -145,19 +136,96 @@ static void object_resized(void *p, size_t before, size_t bytes)
 
 static void object_ends(void *p, size_t bytes)
 {
-	handed_out(p);
+	handed_out(p, 1);
 	if (km_sanitizer.address)
 		__asan_poison_memory_region(p, bytes);
 	if (km_sanitizer.valgrind)
 		valgrind(FREELIKE_BLOCK, (uintptr_t)p, 0, 0, 0);
 }
 
+/* ------------------------------------------------------------------ objects of a cache */
+
+static bool keeps_word(const struct kmem_cache *cache)
+{
+	return !cache->layout.engine->shared_pages && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU);
+}
+
+/* For SLOB's kmalloc the header holds the size. */
+static size_t bytes_of(const struct kmem_cache *cache, const void *object)
+{
+	if (keeps_word(cache))
+		return *km_observed_word(cache, object);
+	return cache == km_kmalloc_sized ? cache->layout.engine->sized.usable(object) : cache->layout.object_size;
+}
+
+/* A free object of a typesafe cache may still be read. */
+static bool only_handed(const struct kmem_cache *cache)
+{
+	return cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
+}
+
+/* With shared pages, report the page of the object: the page is the unit of reuse. */
+static void page_changes_hands(const struct kmem_cache *cache, const void *object,
+			       void (*how)(const void *p, size_t bytes))
+{
+	if (cache->layout.engine->shared_pages)
+		how((const void *)km_align_down((uintptr_t)object, KM_PAGE_SIZE), 1);
+}
+
+static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
+{
+	(void)gfp;
+	page_changes_hands(cache, object, handed_in);
+	if (only_handed(cache)) {
+		handed_in(object, 1);
+		if (cache->layout.engine->shared_pages)
+			memory_on(object, cache->layout.object_size);
+		return object;
+	}
+	if (keeps_word(cache))
+		*km_observed_word(cache, object) = cache->layout.object_size;
+	km_debug(!cache->fast.pcs.front.open.pcs, "a cache observed by a sanitizer has no per-CPU sheaves");
+	object_begins(object, bytes_of(cache, object), cache->form.ctor != NULL);
+	return object;
+}
+
+static bool goes(struct kmem_cache *cache, void *object)
+{
+	page_changes_hands(cache, object, handed_out);
+	if (only_handed(cache)) {
+		handed_out(object, 1);
+		return true;
+	}
+	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->layout.object_size,
+		 "the word of an allocated object has its bytes");
+	object_ends(object, bytes_of(cache, object));
+	if (keeps_word(cache))
+		*km_observed_word(cache, object) = 0;
+	return true;
+}
+
+static void asked(struct kmem_cache *cache, void *object, size_t bytes)
+{
+	size_t *word = km_observed_word(cache, object), before = keeps_word(cache) ? *word : 0;
+
+	if (before <= bytes)
+		return;
+	*word = bytes;
+	object_resized(object, before, bytes);
+}
+
+static size_t user_bytes(const struct kmem_cache *cache, const void *object)
+{
+	return cache->layout.engine->shared_pages ? 0 : bytes_of(cache, object);
+}
+
+static const struct km_hooks hooks = { .on_alloc = comes, .on_free = goes, .asked = asked, .bytes = user_bytes };
+
 const struct km_sanitizer_ops km_sanitizing = {
-	.start = start, .hooks = &km_sanitizer_hooks,
+	.start = start, .hooks = &hooks,
 	.root_comes = root_comes, .root_goes = root_goes, .memory_on = memory_on,
 	.memory_off = memory_off, .reports_off = reports_off, .reports_on = reports_on,
-	.handed_out = handed_out, .handed_in = handed_in, .pages_handed_out = pages_handed_out,
-	.pages_handed_in = pages_handed_in, .object_begins = object_begins,
-	.object_resized = object_resized, .object_ends = object_ends,
+	.handed_out = handed_out, .handed_in = handed_in,
+	.object_begins = object_begins, .object_resized = object_resized, .object_ends = object_ends,
 };
 KM_REGISTER(km_sanitizer_ops, km_sanitizing);

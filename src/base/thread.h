@@ -55,18 +55,18 @@ struct km_thread_fork {
 
 /* Charges that could not wait and left a group over high. The thread's next charge that may wait, to any group, is
  * slowed down for them (kernel: the thread, on its way back to user mode). The debt has no reference, because there may
- * be no next charge. take_owed reads the group only if no group with the same place in `released` was released since;
- * else the debt is dropped. */
+ * be no next charge. take_owed finds the group by the objcg, whose address stays an objcg's for ever. If the objcg
+ * leads to no group, or to a group of another number, the debt is dropped.
+ */
 struct km_owed {
-	struct mem_cgroup *group;	/* the last group; NULL: none */
-	uint64_t released;		/* the count at the group's place then */
+	struct obj_cgroup *objcg;	/* of the last group; NULL: none */
+	unsigned number;		/* of the last group */
 	uint64_t bytes;
 };
 
 /* Sampling of this thread's allocations (ext/profile). */
 struct km_profile_thread {
 	int64_t left;			/* bytes to the next sample */
-	int64_t next;			/* bytes from the next sample to the one after; 0: not drawn yet */
 	uint32_t number;		/* number of the profile for these figures */
 	uint64_t random;
 };

@@ -523,88 +523,48 @@ static uintptr_t stripped(uintptr_t pc)
 
 /* ---- trails */
 
-/* Gives up the trail of a walk: the stack is too long. */
-static km_cold void give_up(struct walk *walk)
+/* Add a word to the trail. at: its address; 0: the register of the frame pointer. A stack too long for a trail gets
+ * none. */
+static void note_word(struct walk *walk, uintptr_t at, uintptr_t word, uint32_t is_base)
 {
-	km_store(&walk->trail->words, (uint16_t)UINT16_MAX);
-	walk->trail = NULL;
-}
-
-static void note_word(struct walk *walk, uintptr_t at)
-{
+	const uintptr_t place = at ? (at - walk->start) / 8 : KM_STACK_IN_REGISTER;
 	struct km_stack_trail *trail = walk->trail;
 
 	if (!trail)
 		return;
-	if (at < walk->start || (at - walk->start) / 8 > UINT32_MAX || trail->words == KM_STACK_WORDS) {
-		give_up(walk);
+	if (place > KM_STACK_IN_REGISTER || trail->words == KM_STACK_WORDS) {
+		walk->trail = NULL;
 		return;
 	}
-	km_store(&trail->word_at[trail->words], (uint32_t)((at - walk->start) / 8));
-	km_store(&trail->word[trail->words], *(uintptr_t *)at);
+	km_store(&trail->at[trail->words], (uint32_t)place | is_base);
+	km_store(&trail->word[trail->words], word - (is_base ? walk->start : 0));
 	km_bump(&trail->words, 1);
 }
 
-/* Add a frame pointer to the trail. at: address of the frame pointer, or 0 for the register. */
-static void note_base(struct walk *walk, uintptr_t at, uintptr_t base)
-{
-	struct km_stack_trail *trail = walk->trail;
-
-	if (!trail)
-		return;
-	if (trail->bases == KM_STACK_BASES || (at && at - walk->start > INT32_MAX)) {
-		give_up(walk);
-		return;
-	}
-	km_store(&trail->base_of[trail->bases], (uint8_t)trail->words);
-	km_store(&trail->base_at[trail->bases], at ? (int32_t)(at - walk->start) : -1);
-	km_store(&trail->base[trail->bases], (int64_t)(base - walk->start));
-	km_bump(&trail->bases, 1);
-}
-
-static bool has_base(const struct km_stack_trail *trail, const struct walk *here, unsigned i)
-{
-	const int32_t at = km_load(&trail->base_at[i]);
-	const uintptr_t place = here->sp + (uintptr_t)at;
-	uintptr_t base = here->fp;
-
-	if (at >= 0) {
-		if (km_unlikely(place + 8 > here->end))
-			return false;
-		base = *(uintptr_t *)place;
-	}
-	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
-}
-
-/* Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
- * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end, even
- * during a write of the trail. */
+/*
+ * Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
+ * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end,
+ * even during a write of the trail.
+ */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
-	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
-	const uint64_t last = (here->end - here->sp) / 8 - 1;
+	const unsigned words = km_min(km_load(&trail->words), KM_STACK_WORDS);
 	const uintptr_t *start = (const uintptr_t *)here->sp;
-	size_t i = 0, base = 0;
-	uintptr_t word = 0;
+	const uint64_t last = (here->end - here->sp) / 8 - 1;
 
-	for (; words <= KM_STACK_WORDS; base++) {
-		const size_t stop = base < bases ? km_min((unsigned)km_load(&trail->base_of[base]), words) : words;
+	for (unsigned i = 0; i < words; i++) {
+		const uint32_t at = km_load(&trail->at[i]), place = at & ~KM_STACK_IS_BASE;
+		uintptr_t word = here->fp;
 
-		for (; i < stop; i++) {
-			const uint64_t place = km_load(&trail->word_at[i]);
-			if (km_unlikely(place > last))
-				goto other;
+		if (km_likely(place <= last))
 			word = start[place];
-			if (km_unlikely(word != km_load(&trail->word[i])))
-				goto other;
-		}
-		if (base >= bases)
-			return 0;
-		if (!has_base(trail, here, (unsigned)base))
-			break;
+		else if (place != KM_STACK_IN_REGISTER)
+			return 0x800 | i;
+		word -= at & KM_STACK_IS_BASE ? here->sp : 0;
+		if (km_unlikely(word != km_load(&trail->word[i])))
+			return word << 12 | 0x800 | i;
 	}
-other:
-	return word << 12 | 0x800 | i << 5 | base;
+	return 0;
 }
 
 static bool step(struct walk *walk, uint64_t rule)
@@ -612,11 +572,11 @@ static bool step(struct walk *walk, uint64_t rule)
 	uintptr_t cfa = (rule & BY_FP ? walk->fp : walk->sp) + (uintptr_t)cfa_words(rule) * 8;
 
 	if (rule & BY_FP)
-		note_base(walk, walk->fp_at, walk->fp);
+		note_word(walk, walk->fp_at, walk->fp, KM_STACK_IS_BASE);
 	if (rule & INDIRECT) {
 		if (!may_read(walk, cfa))
 			return false;
-		note_base(walk, cfa, *(uintptr_t *)cfa);
+		note_word(walk, cfa, *(uintptr_t *)cfa, KM_STACK_IS_BASE);
 		cfa = *(uintptr_t *)cfa;
 	}
 	uintptr_t ra = cfa + (uintptr_t)(int64_t)(int16_t)(rule >> 32) * 8;
@@ -628,7 +588,7 @@ static bool step(struct walk *walk, uint64_t rule)
 		walk->fp = *(uintptr_t *)fp;
 		walk->fp_at = fp;
 	}
-	note_word(walk, ra);
+	note_word(walk, ra, *(uintptr_t *)ra, 0);
 	walk->pc = stripped(*(uintptr_t *)ra);
 	walk->sp = cfa;
 	return walk->pc != 0;
@@ -703,8 +663,7 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	if (turn & 1 || !km_cas_acquire(&trail->turn, &turn, turn + 1))
 		return NULL;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	km_store(&trail->words, (uint16_t)0);
-	km_store(&trail->bases, (uint16_t)0);
+	km_store(&trail->words, 0u);
 	return trail;
 }
 

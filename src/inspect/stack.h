@@ -18,20 +18,18 @@ void km_stack_first_thread(void);
 
 /* ---- stacks known from an earlier walk */
 
-/* The trail of a walk: all words read by the walk, from the beginning on. Equal words lead a walk the same way. The
- * words of a trail are compared in the order of the walk: the place of each word follows from the words before. */
-#define KM_STACK_WORDS	48u		/* return addresses */
-#define KM_STACK_BASES	16u		/* frame pointers */
+/* The trail of a walk: all words read by the walk, from the beginning on: return addresses and frame pointers. Equal
+ * words lead a walk the same way. The words of a trail are compared in the order of the walk: the place of each word
+ * follows from the words before. */
+#define KM_STACK_WORDS	64u
+#define KM_STACK_IN_REGISTER	0x7fffffffu	/* the place of a frame pointer that is still in its register */
+#define KM_STACK_IS_BASE	0x80000000u	/* a frame pointer, kept less the start */
 struct km_stack_trail {
 	uint32_t turn;			/* odd: a walk is writing the trail */
-	uint32_t what;			/* value of the caller of km_stack_keep */
-	uint64_t key;			/* key of the stack; 0: the trail is unused */
-	uint16_t words, bases;
-	uint32_t word_at[KM_STACK_WORDS];	/* offset of each return address from the stack's start, in words */
-	uint8_t base_of[KM_STACK_BASES];	/* index of the return address that follows from each frame pointer */
-	int32_t base_at[KM_STACK_BASES];	/* offset of each frame pointer from the start, in bytes; -1: it is in
-						 * the register */
-	int64_t base[KM_STACK_BASES];	/* value of each frame pointer, as an offset from the start */
+	uint32_t what;			/* the user's */
+	uint64_t key;			/* 0: none */
+	uint32_t words;
+	uint32_t at[KM_STACK_WORDS];	/* words from the start, or IN_REGISTER; and IS_BASE */
 	uintptr_t word[KM_STACK_WORDS];
 };
 

@@ -124,15 +124,10 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 
 void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more)
 {
-	km_stats_sum(&stats->active_objects, more->active_objects);
-	km_stats_sum(&stats->total_objects, more->total_objects);
-	km_stats_sum(&stats->shelf_objects, more->shelf_objects);
-	km_stats_sum(&stats->active_slabs, more->active_slabs);
-	km_stats_sum(&stats->total_slabs, more->total_slabs);
-	km_stats_sum(&stats->partial_slabs, more->partial_slabs);
-	km_stats_sum(&stats->alloc_slab, more->alloc_slab);
-	km_stats_sum(&stats->free_slab, more->free_slab);
-	km_stats_sum(&stats->shared_avail, more->shared_avail);
+#define ADD(member) km_stats_sum(&stats->member, more->member);
+	ADD(active_objects) ADD(total_objects) ADD(shelf_objects) ADD(shared_avail)
+	ADD(active_slabs) ADD(total_slabs) ADD(partial_slabs) ADD(alloc_slab) ADD(free_slab)
+#undef ADD
 }
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)

@@ -131,6 +131,12 @@ static void print_int(struct km_writer *writer, const char *key, unsigned n)
 		km_print(writer, ", \"%s\": %u", key, n);
 }
 
+/* Print members of the structure `s`: a key is the member's name. LINE begins a line of the text. */
+#define LINE_OF(member)	 print_long(writer, ",\n", #member, s->member);
+#define LONG_OF(member)	 print_long(writer, ",", #member, s->member);
+#define INT_OF(member)	 print_int(writer, #member, s->member);
+#define LIMIT_OF(member) print_limit(writer, #member, s->member);
+
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *s)
 {
@@ -143,22 +149,12 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print_string(writer, process->reason);
 	km_print(writer, ", \"hardened\": ");
 	km_print_string(writer, process->hardened);
-	print_long(writer, ",\n", "arena_reserved_bytes", s->arena_reserved_bytes);
-	print_long(writer, ",", "arena_committed_bytes", s->arena_committed_bytes);
-	print_long(writer, ",", "pages_used", s->pages_used);
-	print_long(writer, ",", "pages_free_dirty", s->pages_free_dirty);
-	print_long(writer, ",", "pages_free_clean", s->pages_free_clean);
-	print_long(writer, ",\n", "large_blocks", s->large_blocks);
-	print_long(writer, ",", "large_bytes", s->large_bytes);
-	print_long(writer, ",", "mapped_blocks", s->mapped_blocks);
-	print_long(writer, ",", "mapped_bytes", s->mapped_bytes);
-	print_long(writer, ",", "meta_bytes", s->meta_bytes);
-	print_long(writer, ",", "purged_pages", s->purged_pages);
-	print_long(writer, ",\n", "slob_pages", s->slob_pages);
-	print_long(writer, ",", "slob_bytes", s->slob_bytes);
-	print_long(writer, ",\n", "nodes", s->nodes);
-	print_long(writer, ",", "bind_failures", s->bind_failures);
-	print_long(writer, ",", "mapped_spare_bytes", s->mapped_spare_bytes);
+	LINE_OF(arena_reserved_bytes) LONG_OF(arena_committed_bytes)
+	LONG_OF(pages_used) LONG_OF(pages_free_dirty) LONG_OF(pages_free_clean)
+	LINE_OF(large_blocks) LONG_OF(large_bytes) LONG_OF(mapped_blocks) LONG_OF(mapped_bytes)
+	LONG_OF(meta_bytes) LONG_OF(purged_pages)
+	LINE_OF(slob_pages) LONG_OF(slob_bytes)
+	LINE_OF(nodes) LONG_OF(bind_failures) LONG_OF(mapped_spare_bytes)
 	print_long(writer, ",\n", "guard_objects", process->guard.objects);
 	print_long(writer, ",", "guard_live", process->guard.live);
 	print_long(writer, ",", "guard_samples", process->guard.samples);
@@ -182,24 +178,11 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	begin_named(writer, s->name, first);
 	km_print(writer, ", \"engine\": ");
 	km_print_string(writer, s->engine);
-	print_int(writer, "object_size", s->object_size);
-	print_int(writer, "size", s->size);
-	print_int(writer, "objects_per_slab", s->objects_per_slab);
-	print_int(writer, "pages_per_slab", s->pages_per_slab);
-	print_int(writer, "sheaf_capacity", s->sheaf_capacity);
-	print_long(writer, ",", "active_objects", s->active_objects);
-	print_long(writer, ",", "total_objects", s->total_objects);
-	print_long(writer, ",", "shelf_objects", s->shelf_objects);
-	print_long(writer, ",", "active_slabs", s->active_slabs);
-	print_long(writer, ",", "total_slabs", s->total_slabs);
-	print_long(writer, ",", "partial_slabs", s->partial_slabs);
-	print_long(writer, ",", "min_partial", s->min_partial);
-	print_int(writer, "limit", s->limit);
-	print_int(writer, "batchcount", s->batchcount);
-	print_int(writer, "shared_factor", s->shared_factor);
-	print_long(writer, ",", "shared_avail", s->shared_avail);
-	print_long(writer, ",", "alloc_slab", s->alloc_slab);
-	print_long(writer, ",", "free_slab", s->free_slab);
+	INT_OF(object_size) INT_OF(size) INT_OF(objects_per_slab) INT_OF(pages_per_slab) INT_OF(sheaf_capacity)
+	LONG_OF(active_objects) LONG_OF(total_objects) LONG_OF(shelf_objects)
+	LONG_OF(active_slabs) LONG_OF(total_slabs) LONG_OF(partial_slabs) LONG_OF(min_partial)
+	INT_OF(limit) INT_OF(batchcount) INT_OF(shared_factor) LONG_OF(shared_avail)
+	LONG_OF(alloc_slab) LONG_OF(free_slab)
 	if (group)
 		km_print(writer, ", \"group\": %u", group);
 	if (of) {
@@ -242,16 +225,9 @@ void km_print_json_group(struct km_writer *writer, const struct km_group_stats *
 	km_print(writer, ", \"depth\": %u", s->depth);
 	if (s->number)
 		km_print(writer, ", \"number\": %u", s->number);
-	print_long(writer, ",", "current", s->current);
-	print_long(writer, ",", "peak", s->peak);
-	print_limit(writer, "max", s->max);
-	print_limit(writer, "high", s->high);
-	print_limit(writer, "low", s->low);
-	print_limit(writer, "min", s->min);
-	print_long(writer, ",", "failcnt", s->failcnt);
-	print_long(writer, ",", "kmem", s->kmem);
-	print_long(writer, ",", "stock", s->stock);
-	print_long(writer, ",", "dying", s->dying);
+	LONG_OF(current) LONG_OF(peak)
+	LIMIT_OF(max) LIMIT_OF(high) LIMIT_OF(low) LIMIT_OF(min)
+	LONG_OF(failcnt) LONG_OF(kmem) LONG_OF(stock) LONG_OF(dying)
 	print_events(writer, "events", s->events);
 	print_events(writer, "events_local", s->local);
 	km_print(writer, "}");

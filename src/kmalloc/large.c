@@ -156,7 +156,7 @@ void *km_large_get(size_t bytes, size_t align, const struct km_request *request)
 		count_in(page);
 	void *p = km_page_address(page);
 	if (km_unlikely(km_sanitizer.objects)) {
-		km_tell(pages_handed_in, p, pages << KM_PAGE_SHIFT);
+		km_tell(handed_in, p, pages << KM_PAGE_SHIFT);
 		km_tell(memory_on, p, pages << KM_PAGE_SHIFT);
 	}
 	/* Zero all bytes that ksize reports: krealloc grows into them. */
@@ -273,7 +273,7 @@ static km_cold void block_goes(struct km_page *page, const void *p)
 	km_debug(bytes % KM_PAGE_SIZE == 0, "a block has whole pages");
 	km_tell(object_ends, (void *)p, bytes);
 	if (page)
-		km_tell(pages_handed_out, p, bytes);
+		km_tell(handed_out, p, bytes);
 	else
 		km_tell(memory_on, p, bytes);
 }

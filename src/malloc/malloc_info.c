@@ -94,23 +94,14 @@ KMEM_API struct mallinfo2 mallinfo2(void)
 	};
 }
 
-static int as_int(size_t n)
-{
-	return (int)km_min(n, (size_t)INT_MAX);
-}
-
 KMEM_API struct mallinfo mallinfo(void)
 {
 	struct mallinfo2 info = mallinfo2();
 
+#define AS_INT(member) .member = (int)km_min(info.member, (size_t)INT_MAX)
 	return (struct mallinfo){
-		.arena = as_int(info.arena),
-		.ordblks = as_int(info.ordblks),
-		.hblks = as_int(info.hblks),
-		.hblkhd = as_int(info.hblkhd),
-		.uordblks = as_int(info.uordblks),
-		.fordblks = as_int(info.fordblks),
-		.keepcost = as_int(info.keepcost),
+		AS_INT(arena), AS_INT(ordblks), AS_INT(hblks), AS_INT(hblkhd),
+		AS_INT(uordblks), AS_INT(fordblks), AS_INT(keepcost),
 	};
 }
 

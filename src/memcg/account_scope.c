@@ -62,11 +62,9 @@ int mem_cgroup_account_malloc(bool on)
 		return -EBUSY;
 	if (!km_boot() || !km_malloc_ops)
 		return -EOPNOTSUPP;
-	struct km_busy_was was = km_busy_begin();
 	km_registry_lock();
 	int error = km_memcg_account_malloc(on);
 	km_registry_unlock();
-	km_busy_end(was);
 	/* Cached large blocks would otherwise stay charged to groups until the next flush. */
 	if (!error && !on && !km_options.account)
 		km_memcg_flush_pcs(&km_memcg_root);

@@ -310,17 +310,44 @@ static void *const *objects_on(const struct km_pcs *pcs, unsigned cpu)
 	return (void *const *)(km_area(cpu) + km_pcs_top_cpu(pcs, cpu));
 }
 
-/* The objects that a drain takes off one CPU's charged sheaf. Static, because a handler's stack is small. Guarded by
- * km_drain_lock. */
+/* Returns whether one of the objects is charged to the group, or to a group below; `root` NULL: all objects count. One
+ * look-up for a run of one owner. */
+static bool has_charged_to(const struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count,
+			   const struct mem_cgroup *root)
+{
+	uint64_t last = 0;
+
+	if (!root || owner != KM_OBJCGS_DIFFER)
+		return !root || km_memcg_below((struct obj_cgroup *)owner, root);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t now = km_object_owner(cache, objects[i]);
+
+		if (now && now != last && km_memcg_below((struct obj_cgroup *)(uintptr_t)now, root))
+			return true;
+		last = now;
+	}
+	return false;
+}
+
+/* Gives objects taken off a sheaf to the engine, uncharged. */
+static void give_uncharged(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count)
+{
+	if (!count)
+		return;
+	km_debug(owner, "an object of a charged sheaf has an owner");
+	km_charged_disown(cache, owner, objects, count);
+	cache->layout.engine->give(cache, objects, (unsigned)count);
+}
+
+/* The objects of a CPU's charged sheaf on their way out. Static, because a handler's stack is small. */
 static void *taken[KM_CHARGED_MOST];
 
 /*
- * If `how` selects the CPU's charged sheaf, takes all objects off the sheaf, and frees the sheaf. An empty sheaf is
- * freed without asking how->which, because the objcg that owned an empty sheaf may be released already.
+ * Takes the CPU's charged objects, if one belongs to the group, and the sheaf: a sheaf without an owner must not stay.
+ * The owner named by an empty sheaf may be gone, and must not be read.
  */
-static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg)
+static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *root)
 {
-	const struct km_charged_drain *how = arg;
 	uintptr_t owner = km_owned_owner_cpu(&cache->memcg.charged, cpu);
 	size_t count = km_pcs_count_cpu(&cache->memcg.charged, cpu);
 
@@ -328,11 +355,10 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg
 		return;
 	km_debug(km_is_locked(&km_drain_lock) && count <= KM_CHARGED_MOST, "drained objects fit in the array");
 	void *const *there = objects_on(&cache->memcg.charged, cpu);
-	if (count && how->which && !how->which(cache, km_charged_owner(cache, owner), there, count, how->arg))
+	if (count && !has_charged_to(cache, km_charged_owner(cache, owner), there, count, root))
 		return;
 	count = km_owned_take_cpu(&cache->memcg.charged, cpu, taken, &owner);
-	if (count)
-		how->take(cache, km_charged_owner(cache, owner), taken, count, how->arg);
+	give_uncharged(cache, km_charged_owner(cache, owner), taken, count);
 	release_sheaf(cache, cpu);
 }
 
@@ -344,7 +370,7 @@ void km_charge_release(struct kmem_cache *cache)
 
 	km_debug(!km_load(&pcs->inner.pcs) && !km_load(&cache->memcg.mixed.inner.pcs),
 		 "released per-CPU sheaves are closed");
-	km_alloc_each_cpu(cache, NULL, &km_charge_drain_all, take_charged);
+	km_alloc_each_cpu(cache, NULL, NULL, take_charged);
 	km_for_each_cpu(cpu)
 		release_sheaf(cache, cpu);
 	if (pcs->slot != cache->state.word)
@@ -356,9 +382,8 @@ void km_charge_release(struct kmem_cache *cache)
 	}
 }
 
-/* Where the system refuses a fence: pops all objects of this CPU's charged sheaf, and pushes them back if how->which
- * does not select the sheaf. */
-static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
+/* Takes this CPU's objects without a fence, all or nothing. The owner is checked after the pop. */
+static void take_own_charged(struct kmem_cache *cache, const struct mem_cgroup *root)
 {
 	uint64_t owner = km_charged_owner(cache, km_owned_owner(&cache->memcg.charged));
 	void *objects[KM_CHARGED_MOST];
@@ -366,15 +391,13 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 	/* The objects are at the end of the array, and go back from the end. */
 	void **there = objects + KM_CHARGED_MOST - count;
 
-	if (count && how->which && !how->which(cache, owner, there, count, how->arg))
+	if (count && !has_charged_to(cache, owner, there, count, root))
 		count -= km_charged_push_n(cache, owner, there, count);
-	if (count)
-		how->take(cache, owner, there, count, how->arg);
+	give_uncharged(cache, owner, there, count);
 }
 
-/* Drains the charged sheaves that `how` selects. unused: no thread uses the caches, so a refused fence does not matter.
- * places: the CPUs; NULL: all. */
-static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
+/* Drains the charged sheaves, as do_closed does: those with objects of the group, or all with `root` NULL. */
+static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct mem_cgroup *root,
 			  const struct km_cpu_list *places)
 {
 	size_t pcs = 0;
@@ -394,21 +417,21 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (!caches[i]->memcg.charged.slot)
 			continue;
 		if (fenced || unused)
-			km_alloc_each_cpu(caches[i], places, how, take_charged);
+			km_alloc_each_cpu(caches[i], places, root, take_charged);
 		open_charged(caches[i]);
 		if (!fenced && !unused && !places)
-			take_own_charged(caches[i], how);
+			take_own_charged(caches[i], root);
 	}
 	km_unlock(&km_drain_lock);
 }
 
-void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
+void km_charged_drain_group(struct kmem_cache **caches, size_t count, const struct mem_cgroup *root)
 {
-	drain_charged(caches, count, false, how, NULL);
+	drain_charged(caches, count, false, root, NULL);
 }
 
 /* Called by alloc/drain.c through km_charge_ops: drains all charged sheaves on the CPUs `places`. */
 void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places)
 {
-	drain_charged(caches, count, unused, &km_charge_drain_all, places);
+	drain_charged(caches, count, unused, NULL, places);
 }

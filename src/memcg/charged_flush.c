@@ -1,41 +1,12 @@
 /*
- * charged_flush.c: gives charged cached objects on CPUs' sheaves back: all of a cache, or the objects charged to a
- * group or to a group below; and tells whether a flush and drain would make room. Invariant: an object taken off a
- * sheaf here is uncharged before its engine gets the object.
+ * charged_flush.c: gives the charged cached objects of a group, and of the groups below, back to the engines; and
+ * tells whether a flush and drain would make room. Invariant: nothing is drained for a look.
  */
 #include "charged_sheaf.h"
 #include "memcg_group.h"
 #include "child_cache.h"
 
-static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
-{
-	(void)arg;
-	km_debug(owner && count, "an object of a charged sheaf has an owner");
-	km_charged_disown(cache, owner, objects, count);
-	cache->layout.engine->give(cache, objects, (unsigned)count);
-}
-
-const struct km_charged_drain km_charge_drain_all = { NULL, take_back, NULL };
-
-/* Returns whether one of the objects is charged to the group `arg`, or to a group below `arg`. owner: the objcg charged
- * for all objects, or KM_OBJCGS_DIFFER. */
-static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
-{
-	uint64_t last = 0;
-
-	if (owner != KM_OBJCGS_DIFFER)
-		return km_memcg_below((struct obj_cgroup *)owner, arg);
-	for (size_t i = 0; i < count; i++) {
-		uint64_t now = km_object_owner(cache, objects[i]);
-
-		if (now && now != last && km_memcg_below((struct obj_cgroup *)(uintptr_t)now, arg))
-			return true;
-		last = now;
-	}
-	return false;
-}
-
-/* Caches whose charged sheaves the next flush_gathered drains with one fence. Guarded by the registry lock. */
+/* Charged caches that share a fence. Guarded by the registry lock. */
 static struct {
 	struct kmem_cache *cache[128];
 	size_t count;
@@ -43,10 +14,8 @@ static struct {
 
 static void flush_gathered(struct mem_cgroup *root)
 {
-	struct km_charged_drain how = { below, take_back, root };
-
 	if (gathered.count)
-		km_charged_drain_some(gathered.cache, gathered.count, &how);
+		km_charged_drain_group(gathered.cache, gathered.count, root);
 	gathered.count = 0;
 }
 

@@ -123,18 +123,9 @@ km_inline void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 	km_charged_differ(cache, 0, true);
 }
 
-/* `which` selects sheaves of a drain, NULL: all; `take` must uncharge and free the objects of a selected sheaf. */
-struct km_charged_drain {
-	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. `which`
-	 * NULL: all. */
-	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
-	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
-	void *arg;
-};
-/* charged_flush.c: selects every charged sheaf, and uncharges its objects and frees them to the engine. */
-extern km_hidden const struct km_charged_drain km_charge_drain_all;
-/* Drains the charged sheaves of all caches after one fence. Drained sheaves and empty sheaves are freed. */
-void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
+/* charge_state.c: drains sheaves with objects of the group or of a group below, CPU by CPU, with one fence. A sheaf is
+ * freed with its objects; an empty sheaf is freed as well. */
+void km_charged_drain_group(struct kmem_cache **caches, size_t count, const struct mem_cgroup *root);
 
 /* Returns the objcg to charge for an allocation by this thread; NULL: uncharged. */
 km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)

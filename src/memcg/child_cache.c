@@ -35,7 +35,8 @@
  */
 struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
-struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
+struct km_private km_private_pool = { .objcg = &km_objcg_root };
+struct km_lock km_private_lock = KM_LOCK_INIT(KM_RANK_PRIVATE);
 
 /*
  * One call's request to a child cache, on the stack, with the slab charges made for the request. km_thread.child is the
@@ -127,9 +128,9 @@ void km_private_free_places(struct km_child_slabs *slabs)
 	*slabs = (struct km_child_slabs){ 0 };
 }
 
-static void put_at(struct km_child *child, struct km_page **entry, struct km_page *slab)
+static void put_at(struct km_page **entry, struct km_page *slab)
 {
-	km_debug(km_is_locked(&child->private->lock), "the slabs of a child cache are in its array");
+	km_debug(km_is_locked(&km_private_lock), "the slabs of a child cache are in its array");
 	*entry = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)(uintptr_t)entry);
 }
@@ -141,15 +142,15 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	struct km_child *child = cache->memcg.kept_by;
 
 	km_debug(child->private != &km_private_pool, "a spare child cache gets no slab");
-	if (!km_lock_may(&child->private->lock, may_wait))
+	if (!km_lock_may(&km_private_lock, may_wait))
 		return false;
 	struct km_child_slabs *slabs = &child->slabs;
 	bool noted = (slabs->last && slabs->last->count < slabs->last->room) || grow(slabs, may_wait);
 	if (noted) {
-		put_at(child, &slabs->last->slab[slabs->last->count++], slab);
+		put_at(&slabs->last->slab[slabs->last->count++], slab);
 		slabs->count++;
 	}
-	km_unlock_may(&child->private->lock, may_wait);
+	km_unlock_may(&km_private_lock, may_wait);
 	return noted;
 }
 
@@ -172,7 +173,7 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE))
 		end_samples(cache, slab);
 
-	km_lock(&child->private->lock);
+	km_lock(&km_private_lock);
 	uint64_t *word = km_owner_of_page(slab);
 	struct km_page **entry = (struct km_page **)(uintptr_t)km_load(word);
 	struct km_child_piece *last = child->slabs.last;
@@ -180,10 +181,10 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	km_store(word, (uint64_t)0);
 	child->slabs.count--;
 	if (entry != &last->slab[--last->count])
-		put_at(child, entry, last->slab[last->count]);
+		put_at(entry, last->slab[last->count]);
 	if (!last->count && last->before)
 		child->slabs.last = last->before;
-	km_unlock(&child->private->lock);
+	km_unlock(&km_private_lock);
 	km_objcg_uncharge(child->private->objcg, KM_PAGE_SIZE << slab->order);
 }
 
@@ -519,7 +520,7 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 	if (km_likely(!private))
 		return;
 	km_busy_scope(was);
-	km_lock_scope(&private->lock);
+	km_lock_scope(&km_private_lock);
 	if (begins)
 		km_list_add_tail(&page->list, &private->large);
 	else

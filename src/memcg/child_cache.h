@@ -25,11 +25,11 @@ struct km_child {
 	struct kmem_cache *parent;	/* cache named by the group's requests; NULL: the link is free for reuse */
 	struct kmem_cache *cache;
 	uint8_t bucket;
-	struct km_child *next;		/* next link of the bucket; constant while the group has a reference */
-	struct km_private *private;	/* the record of the private group; a spare's: km_private_pool */
-	struct km_list same;		/* on parent->child_list; guarded by the registry lock */
-	struct km_list spare;		/* a spare: on km_private_spares; guarded by the registry lock */
-	struct km_child_slabs slabs;	/* the child cache's slabs; guarded by private->lock */
+	struct km_child *next;		/* in the bucket; constant while the group has a reference */
+	struct km_private *private;	/* of the group */
+	struct km_list same;		/* on parent->child_list; under the registry lock */
+	struct km_list spare;		/* a spare's, on km_private_spares; under the registry lock */
+	struct km_child_slabs slabs;	/* under km_private_lock */
 };
 
 struct km_private {
@@ -39,11 +39,14 @@ struct km_private {
 	bool namesake;			/* another group had the same name at creation: names of child caches end with
 					 * "~number" */
 	uint64_t name;			/* hash of the group's name */
-	struct km_private *next_named, **named_by;	/* chain of the hash table `named`; by registry lock */
-	struct km_lock lock;		/* guards `large`, and `slabs` of the group's child caches */
-	struct km_list large;		/* blocks of whole pages charged to the group */
-	struct km_list all;		/* on `living` or `orphans`; guarded by the registry lock */
+	struct km_private *next_named, **named_by;	/* under the registry lock */
+	struct km_list large;		/* blocks of whole pages; under km_private_lock */
+	struct km_list orphan;		/* on `orphans`; under the registry lock */
 };
+
+/* Guards the slabs and large blocks of all private groups, for some instructions: pages come from a node's one lock,
+ * too. */
+extern km_hidden struct km_lock km_private_lock;
 
 /* Returns whether allocations for the objcg use slabs of the group's own: not after the group went offline. */
 km_inline bool km_is_private(const struct obj_cgroup *objcg)
@@ -119,6 +122,5 @@ void km_private_release(struct obj_cgroup *objcg);
 void km_private_reap(void);
 /* With `all`: works on all orphans, and destroys all spares. Else does a part of both, without waiting. */
 void km_private_tidy(bool all);
-void km_private_fork(bool before, bool child);
 
 #endif

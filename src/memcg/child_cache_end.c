@@ -16,9 +16,9 @@
 #define MOST_SPARES	64u		/* spares kept for later groups; at TOGETHER more, some are destroyed */
 #define AT_A_TIME	1024u		/* slabs given back under one hold of the registry lock */
 
-/* living: private groups with a reference; orphans: without a reference, but with allocated objects or blocks. */
-static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
-/* Hash table of all private groups by name, for `namesake`. */
+/* Private groups without a reference, but with objects or blocks out. */
+static struct km_list orphans = { &orphans, &orphans };
+/* All private groups, by the hash of their names. */
 static struct km_private *named[1024] km_sparse;
 
 /* ------------------------------------------------------------------ the child caches of a group */
@@ -284,10 +284,10 @@ static void *next_large(struct km_private *private, uint32_t search, size_t *fro
 {
 	void *block = NULL;
 
-	km_lock(&private->lock);
+	km_lock(&km_private_lock);
 	if (!km_list_empty(&private->large))
 		block = km_page_address(km_list_first(&private->large, struct km_page, list));
-	km_unlock(&private->lock);
+	km_unlock(&km_private_lock);
 	return block ?: km_huge_next((uintptr_t)private->objcg, search, from);
 }
 
@@ -389,9 +389,9 @@ static bool is_over(struct kmem_cache *cache)
 /* Returns whether the group has no child caches and no large blocks. */
 static bool is_gone(struct km_private *private)
 {
-	km_lock(&private->lock);
+	km_lock(&km_private_lock);
 	bool gone = km_list_empty(&private->large);
-	km_unlock(&private->lock);
+	km_unlock(&km_private_lock);
 	for_each_child(child, private)
 		gone = false;
 	return gone;
@@ -406,7 +406,7 @@ static void free_private(struct km_private *private)
 			km_debug(!child->parent && !child->cache, "a freed link has no child cache");
 			km_metadata_free(child, sizeof(*child));
 		}
-	km_list_del(&private->all);
+	km_list_del(&private->orphan);
 	km_debug(*private->named_by == private, "a private group is on the list of its name");
 	*private->named_by = private->next_named;
 	if (private->next_named)
@@ -447,7 +447,7 @@ static void reap(size_t looks)
 		struct km_list *entry = orphans.next;
 
 		more = entry != last;
-		if (!clear_away(km_container_of(entry, struct km_private, all))) {
+		if (!clear_away(km_container_of(entry, struct km_private, orphan))) {
 			km_list_del(entry);
 			km_list_add_tail(entry, &orphans);
 		}
@@ -511,12 +511,11 @@ bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group)
 	private->objcg = objcg;
 	private->number = group->number;
 	private->name = hash(group->name);
-	km_lock_init(&private->lock, KM_RANK_PRIVATE);
 	km_list_init(&private->large);
+	km_list_init(&private->orphan);
 	km_registry_lock();
 	reap(LOOKS);
 	enter_name(private);
-	km_list_add_tail(&private->all, &living);
 	km_registry_unlock();
 	objcg->private = private;
 	return true;
@@ -530,28 +529,12 @@ void km_private_drop(struct obj_cgroup *objcg)
 
 void km_private_release(struct obj_cgroup *objcg)
 {
-	struct km_list *entry = &objcg->private->all;
-
 	km_registry_lock();
-	km_list_del(entry);
-	km_list_add_head(entry, &orphans);
+	km_list_add_head(&objcg->private->orphan, &orphans);
 	for_each_child(child, objcg->private)
 		km_store(&child->cache->memcg.orphan, true);
 	reap(LOOKS);
 	km_registry_unlock();
 	/* The freed tables of child caches may leave free metadata pages. */
 	km_metadata_trim(false);
-}
-
-static void fork_these(const struct km_list *these, bool before, bool child)
-{
-	km_list_for_each(entry, these)
-		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
-}
-
-/* Takes the locks of all private groups before fork, and frees them after it. Context: registry locked. */
-void km_private_fork(bool before, bool child)
-{
-	fork_these(&living, before, child);
-	fork_these(&orphans, before, child);
 }

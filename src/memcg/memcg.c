@@ -75,19 +75,13 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-/* Locks the tree, private groups and stocks before fork (`before`), in the order of the locks' ranks; unlocks them
- * afterwards. If a fork by a signal handler could not lock the tree, the private groups are skipped. In the child the
- * counts are corrected before the tree is unlocked. */
+/* Locks are taken in the order of their ranks. In the child the numbers are corrected before the tree is unlocked. */
 static void memcg_fork(bool before, bool child)
 {
-	if (before) {
-		km_lock_around_fork(&tree.lock, true, child);
-		if (km_fork_has(&tree.lock))
-			km_private_fork(true, child);
-	}
+	if (before)
+		km_lock_around_fork(&tree.lock, before, child);
+	km_lock_around_fork(&km_private_lock, before, child);
 	km_stock_fork(before, child);
-	if (!before && (child || km_fork_has(&tree.lock)))
-		km_private_fork(false, child);
 	if (child)
 		km_pressure_fork_child();
 	if (!before)
@@ -172,7 +166,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	group->event_fd = -1;
 	group->objcg = objcg;
 	km_counter_init(&group->memory, km_memcg_counter(parent));
-	km_counter_init(&group->kmem, km_memcg_kmem_counter(parent));
+	km_counter_init(&group->kmem, km_memcg_is_root(parent) ? NULL : &parent->kmem);
 	km_list_init(&group->children);
 	km_list_init(&group->objcgs);
 	km_store(&objcg->memcg, group);
@@ -352,7 +346,6 @@ static void release(struct mem_cgroup *group)
 	km_debug(km_list_empty(&group->children) && !group->online,
 		 "an unlinked group has no children");
 	km_list_del(&group->sibling);
-	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
 	km_memcg_reap();
 	if (group->event_fd >= 0)

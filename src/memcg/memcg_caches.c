@@ -13,34 +13,21 @@
 /* most caches counted in one walk over the slabs */
 #define AT_ONCE 32u
 
-struct row {
-	struct kmem_cache *cache;
-	size_t objects;
-	uint64_t bytes;
-};
-
 struct walk {
 	const struct mem_cgroup *group;
-	bool below;			/* count objects of groups below, too; their child caches are not counted,
-					 * because there may be 100000 */
-	struct row row[AT_ONCE];
-	size_t count;			/* rows in use */
+	bool below;			/* count groups below too, without their child caches: there may be 100000 */
+	size_t count;			/* of caches, each with a name, objects and bytes */
+	struct kmem_cache *cache[AT_ONCE];
+	char name[AT_ONCE][KM_NAME_BYTES];
+	size_t objects[AT_ONCE];
+	uint64_t bytes[AT_ONCE];
 	size_t skip;			/* caches counted in earlier walks */
 	uint64_t sum;			/* result of sum_children: bytes of child caches' slabs */
 };
 
 /* ------------------------------------------------------------------ cache by cache */
 
-static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
-{
-	for (size_t i = 0; i < walk->count; i++)
-		if (walk->row[i].cache == cache)
-			return &walk->row[i];
-	return NULL;
-}
-
-/* Returns whether the objcg belongs to the walk's group, or with `below` to a group below. Context: tree lock held, so
- * that no group is released. */
+/* Returns whether the objcg charges the group. Context: tree lock held, which keeps the groups. */
 static bool is_its(const struct walk *walk, const struct obj_cgroup *objcg)
 {
 	const struct mem_cgroup *group = km_load(&objcg->memcg);
@@ -73,9 +60,9 @@ static size_t count_its(const struct walk *walk, const uint64_t *owners, uint64_
  * cache by now. The page is held for 64 objects at a time, so that no thread waits long for the page. The slab may
  * have gone to another cache before: the descriptor is read under the hold, and limits all other reads.
  */
-static bool count_some(struct walk *walk, struct row *row, struct km_page *slab, unsigned word)
+static bool count_some(struct walk *walk, size_t i, struct km_page *slab, unsigned word)
 {
-	struct kmem_cache *cache = row->cache;
+	struct kmem_cache *cache = walk->cache[i];
 	uint64_t owners[64], taken = 0;
 
 	km_debug(!cache->memcg.child_of && km_is_charged(cache), "objects with owner words are counted");
@@ -96,7 +83,7 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	}
 	km_page_let_go(slab);
 	if (taken)
-		row->objects += count_its(walk, owners, taken);
+		walk->objects[i] += count_its(walk, owners, taken);
 	return objects > (word + 1) * 64;
 }
 
@@ -104,11 +91,13 @@ static int count_slab(struct km_page *slab, void *arg)
 {
 	struct walk *walk = arg;
 	struct kmem_cache *cache = km_load(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
-	struct row *row = cache ? row_of(walk, cache) : NULL;
+	size_t i = 0;
 
-	/* Skip child caches: the owner word of their slabs is not an objcg. */
-	if (row && !cache->memcg.child_of)
-		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
+	while (i < walk->count && walk->cache[i] != cache)
+		i++;
+	/* The words of a child cache's slab are not owners. */
+	if (i < walk->count && !cache->memcg.child_of)
+		for (unsigned word = 0; count_some(walk, i, slab, word); word++)
 			;
 	return 0;
 }
@@ -137,39 +126,36 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	}
 	if (walk->count == AT_ONCE)
 		return 1;
-	walk->row[walk->count++] = (struct row){ .cache = cache };
+	walk->cache[walk->count++] = cache;
 	return 0;
 }
 
 /* Flushes the sheaves of the walk's caches, so that every object still allocated in a slab is a user's. */
 static void empty_pcs(struct walk *walk)
 {
-	struct kmem_cache *caches[AT_ONCE];
-
-	if (!walk->count)
-		return;
+	if (walk->count)
+		km_alloc_drain_all(walk->cache, walk->count);
 	for (size_t i = 0; i < walk->count; i++)
-		caches[i] = walk->row[i].cache;
-	km_alloc_drain_all(caches, walk->count);
-	for (size_t i = 0; i < walk->count; i++)
-		caches[i]->layout.engine->shrink(caches[i]);
+		walk->cache[i]->layout.engine->shrink(walk->cache[i]);
 }
 
-/* Finishes a row. A private group is charged for whole slabs. */
-static void finish_row(struct row *row)
+/* Finishes the figures of a cache. A private group is charged for whole slabs. */
+static void finish(struct walk *walk, size_t i)
 {
+	struct kmem_cache *cache = walk->cache[i];
 	struct kmem_cache_stats stats;
 
-	row->bytes = row->objects * (uint64_t)row->cache->memcg.charge;
-	if (!row->cache->memcg.child_of)
+	__builtin_memcpy(walk->name[i], cache->registry.name, KM_NAME_BYTES);
+	walk->bytes[i] = walk->objects[i] * (uint64_t)cache->memcg.charge;
+	if (!cache->memcg.child_of)
 		return;
-	kmem_cache_get_stats(row->cache, &stats);
-	row->objects = stats.active_objects;
-	row->bytes = km_load(&row->cache->state.slab_bytes);
+	kmem_cache_get_stats(cache, &stats);
+	walk->objects[i] = stats.active_objects;
+	walk->bytes[i] = km_load(&cache->state.slab_bytes);
 }
 
-/* Counts the objects of the next AT_ONCE caches, with the registry locked. Returns: true if there are more caches. */
-static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
+/* Counts the next caches, with the registry held. Returns: true if there are more. */
+static bool gather(struct walk *walk)
 {
 	km_busy_scope(was);
 	km_registry_hold_scope(within);
@@ -177,27 +163,23 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 	empty_pcs(walk);
 	if (walk->count)
 		km_pages_walk(count_slab, walk);
-	for (size_t i = 0; i < walk->count; i++) {
-		finish_row(&walk->row[i]);
-		__builtin_memcpy(name[i], walk->row[i].cache->registry.name, KM_NAME_BYTES);
-	}
+	for (size_t i = 0; i < walk->count; i++)
+		finish(walk, i);
 	return more;
 }
 
 static int walk_caches(const struct mem_cgroup *group, bool below, mem_cgroup_visit_cache visit, void *arg)
 {
-	char name[AT_ONCE][KM_NAME_BYTES];
 	size_t done = 0;
 	bool more = true;
 
 	while (more) {
 		struct walk walk = { .group = group, .below = below, .skip = done };
 
-		more = gather(&walk, name);
+		more = gather(&walk);
 		done += walk.count;
 		for (size_t i = 0; i < walk.count; i++) {
-			const struct row *row = &walk.row[i];
-			int result = row->bytes ? visit(name[i], row->objects, row->bytes, arg) : 0;
+			int result = walk.bytes[i] ? visit(walk.name[i], walk.objects[i], walk.bytes[i], arg) : 0;
 
 			if (result)
 				return result;
@@ -213,11 +195,11 @@ int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visi
 
 /* ------------------------------------------------------------------ memory.stat */
 
-static void sum_rows(struct walk *walk)
+static void sum_bytes(struct walk *walk)
 {
 	empty_pcs(walk);
 	for (size_t i = 0; i < walk->count; i++)
-		walk->sum += km_load(&walk->row[i].cache->state.slab_bytes);
+		walk->sum += km_load(&walk->cache[i]->state.slab_bytes);
 	walk->count = 0;
 }
 
@@ -227,9 +209,9 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 
 	if (!is_its_child(walk, cache) || !km_load(&cache->state.slab_bytes))
 		return 0;
-	walk->row[walk->count++].cache = cache;
+	walk->cache[walk->count++] = cache;
 	if (walk->count == AT_ONCE)
-		sum_rows(walk);
+		sum_bytes(walk);
 	km_debug(walk->count < AT_ONCE, "the array has room for the next child cache");
 	return 0;
 }
@@ -242,7 +224,7 @@ static uint64_t sum_children(const struct mem_cgroup *group)
 	km_registry_hold_scope(within);
 
 	km_registry_each(sum_child, &walk);
-	sum_rows(&walk);
+	sum_bytes(&walk);
 	return walk.sum;
 }
 

@@ -117,11 +117,6 @@ km_inline struct km_counter *km_memcg_counter(struct mem_cgroup *group)
 	return km_memcg_is_root(group) ? NULL : &group->memory;
 }
 
-km_inline struct km_counter *km_memcg_kmem_counter(struct mem_cgroup *group)
-{
-	return km_memcg_is_root(group) ? NULL : &group->kmem;
-}
-
 km_inline struct mem_cgroup *km_memcg_of_counter(struct km_counter *counter)
 {
 	return km_container_of(counter, struct mem_cgroup, memory);
@@ -201,8 +196,6 @@ void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);
 /* Notes that this thread's charge, which must not wait, left the group over high. Context: a CPU's stock lock held;
  * not in a handler that found the thread busy. */
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes);
-/* Drops the debts to a group whose memory is freed (place_of in pressure.c). Context: tree lock held. */
-void km_memcg_released(const struct mem_cgroup *group);
 void km_pressure_fork_child(void);
 
 #endif

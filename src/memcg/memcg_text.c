@@ -76,14 +76,15 @@ uint64_t mem_cgroup_min(const struct mem_cgroup *group)
 	return km_load(&group->memory.min);
 }
 
+/* The root has no counter: its figures stay 0. */
 uint64_t mem_cgroup_current(const struct mem_cgroup *group)
 {
-	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.usage);
+	return km_load(&group->memory.usage);
 }
 
 uint64_t mem_cgroup_peak(const struct mem_cgroup *group)
 {
-	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.peak);
+	return km_load(&group->memory.peak);
 }
 
 void mem_cgroup_reset_peak(struct mem_cgroup *group)
@@ -98,7 +99,7 @@ uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group)
 
 uint64_t mem_cgroup_kmem(const struct mem_cgroup *group)
 {
-	return km_memcg_is_root(group) ? 0 : km_load(&group->kmem.usage);
+	return km_load(&group->kmem.usage);
 }
 
 uint64_t mem_cgroup_margin(const struct mem_cgroup *group)

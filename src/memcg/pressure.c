@@ -27,22 +27,21 @@
  * reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads.
  */
 
-static uint64_t released[64];		/* number of groups released, by hash of the group's address; written under the
-					 * tree lock */
-
 /* ------------------------------------------------------------------ events */
 
-static bool untold;	/* some group has events not yet written to its eventfd */
+static bool left;	/* a group has events to tell, or a request for reclaim (take_left) */
 
-/* Writes to the eventfds of waiters for an event of the group or its ancestors. The write is a system call: a charge
- * that must make none leaves the event to the next charge that may wait (tell_all). */
+/*
+ * Tells the waiters of a group of an event. An eventfd write is a system call: a charge without this right leaves the
+ * event to the next charge that may wait.
+ */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
 	if (may_call) {
 		km_os_event_add(group->event_fd, 1);
 	} else {
 		km_add(&group->untold, 1u);
-		km_store(&untold, true);
+		km_store(&left, true);
 	}
 }
 
@@ -57,20 +56,34 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 	}
 }
 
-/* Writes the events left behind. `untold` is cleared before the groups are read, so that a later event sets `untold`
- * again. */
-static void tell_all(void)
+/*
+ * Tells the events not yet told, and takes one group's request for reclaim; `bytes` NULL: takes none. `left` is cleared
+ * before the groups are read: what a group gets in between sets `left` again. Returns: the group, held; NULL: none.
+ */
+static struct mem_cgroup *take_left(uint64_t *bytes)
 {
-	if (!km_load(&untold))
-		return;
+	struct mem_cgroup *found = NULL;
+
+	if (!km_load(&left))
+		return NULL;
 	km_memcg_scope();
-	km_store(&untold, false);
+	km_store(&left, false);
 	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
 		uint64_t count = km_swap_acquire(&group->untold, (uint64_t)0);
 
 		if (count && group->event_fd >= 0)
 			km_os_event_add(group->event_fd, count);
+		if (!group->asked || !group->online)
+			continue;
+		if (found || !bytes) {
+			km_store(&left, true);
+			continue;
+		}
+		found = km_memcg_hold(group);
+		*bytes = group->asked;
+		group->asked = 0;
 	}
+	return found;
 }
 
 int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
@@ -192,7 +205,7 @@ void km_pressure_fork_child(void)
 		group->memory.squeezed = 0;
 		km_memcg_fork_child(group);
 	}
-	km_thread.owed.group = NULL;
+	km_thread.owed.objcg = NULL;
 }
 
 /* ------------------------------------------------------------------ protection */
@@ -297,41 +310,17 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-static bool asked;	/* some group has a requested reclaim (memory.reclaim written from outside) */
-
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 {
 	km_store(&group->asked, bytes);
-	km_store(&asked, true);
-}
-
-/* Takes one group's requested reclaim, in bytes. Returns: the group, with a reference; NULL: no request. */
-static struct mem_cgroup *take_asked(uint64_t *bytes)
-{
-	struct mem_cgroup *found = NULL;
-
-	km_memcg_scope();
-	km_store(&asked, false);
-	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
-		if (!group->asked || !group->online)
-			continue;
-		if (found) {
-			km_store(&asked, true);
-			break;
-		}
-		found = km_memcg_hold(group);
-		*bytes = group->asked;
-		group->asked = 0;
-	}
-	return found;
+	km_store(&left, true);
 }
 
 void km_memcg_serve(void)
 {
 	uint64_t bytes;
+	struct mem_cgroup *group = take_left(km_thread.pressed ? NULL : &bytes);
 
-	tell_all();
-	struct mem_cgroup *group = km_load(&asked) && !km_thread.pressed ? take_asked(&bytes) : NULL;
 	if (!group)
 		return;
 	uint64_t drained = mem_cgroup_drain(group);
@@ -343,7 +332,7 @@ void km_memcg_serve(void)
 /* Flushes the charged sheaves first, because their bytes go into the stocks, then drains the stocks. */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
-	tell_all();
+	take_left(NULL);
 	km_memcg_flush_pcs(group);
 	km_memcg_scope();
 	return km_stock_drain(group);
@@ -578,52 +567,35 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 		slow_down(over, delay);
 }
 
-/* Returns the place of `released` for a group's address. A debt (km_thread.owed) names its group without a reference,
- * together with this count. If the count has changed, the group may have been released, and the debt is dropped. */
-static uint64_t *place_of(const struct mem_cgroup *group)
-{
-	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
-}
-
-void km_memcg_released(const struct mem_cgroup *group)
-{
-	km_bump(place_of(group), 1);
-}
-
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 {
-	uint64_t count = km_load(place_of(group));
+	struct km_owed *owed = &km_thread.owed;
 
 	if (km_thread.pressed)
 		return;
-	if (km_thread.owed.group != group || km_thread.owed.released != count)
-		km_thread.owed.bytes = 0;
-	km_thread.owed.group = group;
-	km_thread.owed.released = count;
-	km_thread.owed.bytes += bytes;
+	if (!owed->objcg || owed->number != group->number)
+		owed->bytes = 0;
+	*owed = (struct km_owed){ group->objcg, group->number, owed->bytes + bytes };
 }
 
-/* Takes this thread's debt. Returns: the group, with a reference, and its bytes; NULL if the group is offline or
- * released, or a handler has paid the debt. */
+/* Returns the owed group, held; NULL if offline or released: the objcg then leads to an ancestor, to no group, or to
+ * the group of a reused record. The lock keeps handlers out; an earlier handler may have paid. */
 static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
 
 	km_memcg_scope();
-	group = km_thread.owed.group;
-	if (group && (km_thread.owed.released != *place_of(group) || !group->online))
-		group = NULL;
-	km_memcg_hold(group);
-	*bytes = km_thread.owed.bytes;
-	km_thread.owed.group = NULL;
-	km_thread.owed.bytes = 0;
-	return group;
+	const struct km_owed owed = km_thread.owed;
+	km_thread.owed = (struct km_owed){ NULL };
+	group = owed.objcg ? km_load(&owed.objcg->memcg) : NULL;
+	*bytes = owed.bytes;
+	return group && group->number == owed.number ? km_memcg_hold(group) : NULL;
 }
 
 void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t before = 0;
-	struct mem_cgroup *other = km_unlikely(km_thread.owed.group != NULL) ? take_owed(&before) : NULL;
+	struct mem_cgroup *other = km_unlikely(km_thread.owed.objcg != NULL) ? take_owed(&before) : NULL;
 
 	if (other == group)
 		bytes += before;

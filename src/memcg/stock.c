@@ -116,10 +116,12 @@ static struct km_stock *enter(bool nested)
 	return &stocks[here];
 }
 
-static void leave(struct km_stock *stock)
+static void leave(struct km_stock *const *stock)
 {
-	km_unlock_quick(&stock->lock);
+	if (*stock)
+		km_unlock_quick(&(*stock)->lock);
 }
+#define stock_scope(stock, nested) struct km_stock *stock km_scoped(leave) = enter(nested)
 
 /* ------------------------------------------------------------------ whole pages */
 
@@ -455,15 +457,13 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	km_busy_scope(nested);
 	km_calls_scope(calls, false);
-	struct km_stock *stock = km_was_busy(nested) ? NULL : enter(false);
 
-	if (stock) {
-		struct km_counter *counter = counter_of(objcg);
-
-		if (is_over_high(counter))
-			km_memcg_owe(km_memcg_of_counter(counter), bytes);
-		leave(stock);
-	}
+	if (km_was_busy(nested))
+		return;
+	stock_scope(stock, false);
+	struct km_counter *counter = counter_of(objcg);
+	if (is_over_high(counter))
+		km_memcg_owe(km_memcg_of_counter(counter), bytes);
 }
 
 /* Makes one attempt at a charge, with one page stock locked and no other lock, so the attempt never waits long, and the
@@ -471,31 +471,26 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
-	struct km_busy_was nested = km_busy_begin();
+	km_busy_scope(nested);
 
 	if (km_unlikely(!km_thread_has_cpu()))
 		km_alloc_new_cpu(attempt->may_wait);
 	km_debug(attempt->bytes && km_thread.busy, "a charge has bytes");
-	struct km_stock *stock = enter(km_was_busy(nested));
-	bool done = false;
-
+	stock_scope(stock, km_was_busy(nested));
 	attempt->refused = attempt->high = NULL;
 	attempt->counted = 0;
-	if (stock) {
-		struct km_counter *counter = counter_of(attempt->objcg);
-
-		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt, counter)) ||
-		       charge_keep(stock, attempt, counter, &refused);
-		if (done)
-			note_high(attempt, counter, km_was_busy(nested));
-		else if (attempt->may_wait)
-			attempt->refused = km_memcg_hold(km_memcg_of_counter(refused));
-		else
-			km_memcg_event(km_memcg_of_counter(refused), MEMCG_MAX, false);
-		leave(stock);
-	}
-	km_busy_end(nested);
-	km_debug(!done || !attempt->refused, "a charge is done, or refused by a group");
+	if (!stock)
+		return false;
+	struct km_counter *counter = counter_of(attempt->objcg);
+	bool done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt, counter)) ||
+		    charge_keep(stock, attempt, counter, &refused);
+	km_debug(!done || !refused, "a charge is done, or refused by a group");
+	if (done)
+		note_high(attempt, counter, km_was_busy(nested));
+	else if (attempt->may_wait)
+		attempt->refused = km_memcg_hold(km_memcg_of_counter(refused));
+	else
+		km_memcg_event(km_memcg_of_counter(refused), MEMCG_MAX, false);
 	return done;
 }
 
@@ -551,19 +546,15 @@ bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	km_busy_scope(nested);
-	struct km_stock *stock = enter(km_was_busy(nested));
+	stock_scope(stock, km_was_busy(nested));
+	struct km_counter *counter = stock ? counter_of(objcg) : NULL;
 
-	if (!stock) {
+	if (!stock)
 		KM_SHARED(&objcg->nr_charged_bytes, km_add(&objcg->nr_charged_bytes, bytes));
-	} else {
-		struct km_counter *counter = counter_of(objcg);
-
-		if (km_memcg_modes[MEM_CGROUP_DRAIN] && is_open(objcg))
-			refill_drain(stock, objcg, counter, bytes);
-		else
-			stow(stock, objcg, counter, bytes + take_all(stock, objcg));
-		leave(stock);
-	}
+	else if (km_memcg_modes[MEM_CGROUP_DRAIN] && is_open(objcg))
+		refill_drain(stock, objcg, counter, bytes);
+	else
+		stow(stock, objcg, counter, bytes + take_all(stock, objcg));
 }
 
 /* In mode MEM_CGROUP_DRAIN the CPU's byte stock may belong to another objcg, so the fast path is not possible. */
@@ -584,12 +575,9 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
 	km_busy_scope(nested);
 	km_calls_scope(calls, false);
-	struct km_stock *stock = enter(km_was_busy(nested));
-	uint64_t spare = stock ? km_counter_spare(counter_of(objcg)) : 0;
+	stock_scope(stock, km_was_busy(nested));
 
-	if (stock)
-		leave(stock);
-	return spare;
+	return stock ? km_counter_spare(counter_of(objcg)) : 0;
 }
 
 /* Waits for a stock lock also if the thread is busy, so that a drain skips no objcg. Context: not in a signal
@@ -597,22 +585,17 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
 	km_busy_scope(was);
-	struct km_stock *stock = enter(false);
-	bool below = km_memcg_in(group_of(objcg), root);
+	stock_scope(stock, false);
 
-	leave(stock);
-	return below;
+	return km_memcg_in(group_of(objcg), root);
 }
 
 static struct mem_cgroup *group_by(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
 {
 	km_busy_scope(nested);
-	struct km_stock *stock = enter(km_was_busy(nested));
-	struct mem_cgroup *group = stock ? get(group_of(objcg)) : NULL;
+	stock_scope(stock, km_was_busy(nested));
 
-	if (stock)
-		leave(stock);
-	return group;
+	return stock ? get(group_of(objcg)) : NULL;
 }
 
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
@@ -652,9 +635,8 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (!bytes && !objcg->words)
 		return;
-	struct km_stock *stock = enter(false);
+	stock_scope(stock, false);
 	give_back(stock, objcg, counter_of(objcg), bytes);
-	leave(stock);
 }
 
 bool km_stock_is_over(struct obj_cgroup *objcg)

@@ -32,7 +32,7 @@ enum km_rank {
 	KM_RANK_ZONE,		/* free pages of a node */
 	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
 	KM_RANK_BIG,		/* table of huge blocks, and their regions (page/huge.c) */
-	KM_RANK_PRIVATE,	/* slabs and large blocks of a private group */
+	KM_RANK_PRIVATE,	/* slabs and large blocks of private groups */
 	KM_RANK_METADATA,	/* metadata */
 	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
 	KM_RANK_POOL,		/* reserves of mempools */

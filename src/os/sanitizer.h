@@ -39,13 +39,12 @@ struct km_sanitizer_ops {
 	 * nest. */
 	void (*reports_off)(void);
 	void (*reports_on)(void);
-	/* Pass the memory at p to another thread, with a happens-before edge: handed_out by the giver, handed_in by the
-	 * taker. */
-	void (*handed_out)(const void *p);
-	void (*handed_in)(const void *p);
-	/* As handed_out and handed_in, for each page of a range. */
-	void (*pages_handed_out)(const void *p, size_t bytes);
-	void (*pages_handed_in)(const void *p, size_t bytes);
+	/*
+	 * Pass memory to another thread, with a happens-before edge for p, and for each further page of the range:
+	 * handed_out by the giver, handed_in by the taker.
+	 */
+	void (*handed_out)(const void *p, size_t bytes);
+	void (*handed_in)(const void *p, size_t bytes);
 
 	/* Report an object's allocation, with content or without, its change of length, and its free. bytes: the user's
 	 * bytes. */

@@ -175,7 +175,7 @@ static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
 		km_tell(memory_off, object + hidden, cache->layout.freeptr - hidden);
 		*km_observed_word(cache, object) = 0;
-		km_tell(handed_out, object);
+		km_tell(handed_out, object, 1);
 	}
 }
 
@@ -188,11 +188,11 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	     i++, object += cache->layout.size) {
 		size_t bytes = *km_observed_word(cache, object);
 
-		km_tell(handed_in, object);
+		km_tell(handed_in, object, 1);
 		if (bytes - 1 < KM_OBSERVED_MOST && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 			km_tell(object_ends, object, bytes);
 	}
-	km_tell(pages_handed_out, km_page_address(slab), KM_PAGE_SIZE << slab->order);
+	km_tell(handed_out, km_page_address(slab), KM_PAGE_SIZE << slab->order);
 }
 
 /* Returns the cache known to the program: the root of a child cache or of a debug shadow cache. */
@@ -339,7 +339,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	if (!slab)
 		return NULL;
 	if (km_unlikely(km_sanitizer.objects)) {
-		km_tell(pages_handed_in, km_page_address(slab), KM_PAGE_SIZE << order);
+		km_tell(handed_in, km_page_address(slab), KM_PAGE_SIZE << order);
 		km_tell(memory_on, km_page_address(slab), KM_PAGE_SIZE << order);
 	}
 	km_store(&slab->cache, cache);

@@ -495,35 +495,29 @@ static void crosswise(void)
 	gone(common);
 }
 
-/* An ended group's name may still stand on an empty sheaf: a drain must not follow the name. */
-static bool never(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
-{
-	*(uintptr_t *)arg = owner;
-	return false;
-}
-
+/* An ended group's name may still stand on an empty sheaf: a drain of another group must not follow the name, and takes
+ * the sheaf. A sheaf with objects stays. */
 static void empty_block(void)
 {
 	struct kmem_cache *cache = charged("empty block", 200);
-	struct mem_cgroup *group = group_below(NULL, "empty block");
+	struct mem_cgroup *group = group_below(NULL, "empty block"), *other = group_below(NULL, "other");
 	void *objects[KM_CHARGED_MOST];
-	uintptr_t asked = 0;
 	size_t n = 0;
-	struct km_charged_drain how = { never, NULL, &asked };
 
 	set_active_memcg(group);
 	do
 		NEED(n < KM_CHARGED_MOST && (objects[n++] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	while (lies_charged(cache));
 	set_active_memcg(NULL);
-	INSIDE(km_charged_drain_some(&cache, 1, &how));
-	NEED(!asked);
+	INSIDE(km_charged_drain_group(&cache, 1, other));
+	NEED(!cache->memcg.charged_sheaves);
 	while (n)
 		kmem_cache_free(cache, objects[--n]);
 	if (lies_charged(cache)) {
-		INSIDE(km_charged_drain_some(&cache, 1, &how));
-		NEED(asked);
+		INSIDE(km_charged_drain_group(&cache, 1, other));
+		NEED(cache->memcg.charged_sheaves && lies_charged(cache));
 	}
+	mem_cgroup_put(other);
 	mem_cgroup_put(group);
 	gone(cache);
 }

@@ -84,11 +84,9 @@ static uint64_t draw_uniform(struct km_profile_thread *thread)
 
 #define MOST_WHOLE	64u		/* a greater distance has a probability of exp(-64) */
 
-/*
- * Draw the distance in bytes to the next sample, by comparisons instead of a logarithm (von Neumann, 1951). Uniform
+/* Draw the distance in bytes to the next sample, by comparisons instead of a logarithm (von Neumann, 1951). Uniform
  * numbers are drawn while they fall. With the probability exp(-x), the first number being x, they are odd in number,
- * and x is the fraction of the distance. Else the whole part grows by 1, and the draw begins again.
- */
+ * and x is the fraction of the distance. Else the whole part grows by 1, and the draw begins again. */
 static int64_t draw(struct km_profile_thread *thread)
 {
 	unsigned whole = 0, count;

@@ -426,12 +426,10 @@ void km_probes_look(void);
 
 void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
-/*
- * Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
+/* Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
  * cache free pages go to the system. Begins a round if *its has none, or has another number. Does nothing if another
  * thread runs a part or holds the registry. *its is guarded by the lock of reclaim. Context: km_thread.busy set.
- * Returns: true when the round is complete.
- */
+ * Returns: true when the round is complete. */
 struct km_reclaim_round {
 	bool begun, through;
 	uint32_t number;

@@ -541,11 +541,9 @@ static void note_word(struct walk *walk, uintptr_t at, uintptr_t word, uint32_t 
 	km_bump(&trail->words, 1);
 }
 
-/*
- * Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
- * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end,
- * even during a write of the trail.
- */
+/* Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
+ * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end, even
+ * during a write of the trail. */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
 	const unsigned words = km_min(km_load(&trail->words), KM_STACK_WORDS);

@@ -79,13 +79,11 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 size_t km_malloc_used(const struct kmem_stats *stats);
 void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), void *arg);
 
-/*
- * Returns: the size by which a request aligned to `align` (a power of two, at most a page) finds its class. A class
- * for a multiple of the alignment is itself a multiple. Among the first classes each multiple of the unit is a class.
+/* Returns: the size by which a request aligned to `align` (a power of two, at most a page) finds its class. A class for
+ * a multiple of the alignment is itself a multiple. Among the first classes each multiple of the unit is a class.
  * Above, where the step between the classes of a doubling divides the alignment, each multiple of the alignment is a
  * class. Where the alignment divides the step, each class is a multiple. The same holds for the parts of a class, by
- * their width. Slabs begin on a page, so the objects are aligned. Any other alignment, also 0, gives 0: a miss.
- */
+ * their width. Slabs begin on a page, so the objects are aligned. Any other alignment, also 0, gives 0: a miss. */
 km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 {
 	size_t bad = (align & (align - 1)) | align >> (KM_PAGE_SHIFT + 1);

@@ -48,14 +48,12 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 	return km_lock_passes(lock);
 }
 
-/*
- * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the
- * thread with the number in the futex. The word of a lock is no futex of this kind: the system would have to hand the
- * lock over. So each real-time waiter has a futex of its own, with the number of the lock's holder. The holder's
- * unlock gives back all futexes with this lock and this holder, also for GFP_NOWAIT: a holder with the lent priority
- * could keep the only CPU from the waiter. From the first real-time waiter on, threads take locks with
- * KM_LOCK_BORROWS, and no unlock is quick. A holder without the bit gets no loan (docs/design/real-time.md).
- */
+/* Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the thread
+ * with the number in the futex. The word of a lock is no futex of this kind: the system would have to hand the lock
+ * over. So each real-time waiter has a futex of its own, with the number of the lock's holder. The holder's unlock
+ * gives back all futexes with this lock and this holder, also for GFP_NOWAIT: a holder with the lent priority could
+ * keep the only CPU from the waiter. From the first real-time waiter on, threads take locks with KM_LOCK_BORROWS, and
+ * no unlock is quick. A holder without the bit gets no loan (docs/design/real-time.md). */
 #define LENDERS	32
 #define LEND_MS	2
 static struct lender {

@@ -39,10 +39,8 @@ struct km_sanitizer_ops {
 	 * nest. */
 	void (*reports_off)(void);
 	void (*reports_on)(void);
-	/*
-	 * Pass memory to another thread, with a happens-before edge for p, and for each further page of the range:
-	 * handed_out by the giver, handed_in by the taker.
-	 */
+	/* Pass memory to another thread, with a happens-before edge for p, and for each further page of the range:
+	 * handed_out by the giver, handed_in by the taker. */
 	void (*handed_out)(const void *p, size_t bytes);
 	void (*handed_in)(const void *p, size_t bytes);
 

@@ -18,14 +18,12 @@ void km_ahead_top_up(void);
 /* Reserve `pages` more free pages at all times, and commit the pages now (negative: give up). Returns: false if
  * the system refuses; nothing is changed then. */
 bool km_ahead_reserve(long pages);
-/*
- * Reserve `want->pages` pages for a cache instead of *reserved, and make all reserved pages resident, with the state
+/* Reserve `want->pages` pages for a cache instead of *reserved, and make all reserved pages resident, with the state
  * that slabs of `order` need. Also make metadata_bytes of metadata resident (0: nothing is made resident). The resident
  * pages are allocated before other pages, and stay resident when they are free again. rest(cache) makes the cache's own
  * slabs resident, as the last step. If rest() fails nothing is changed, except that a reduction holds. Context: one
  * thread at a time, so no thread undoes the work of another. Other threads wait; the function holds no lock that other
- * code waits for.
- */
+ * code waits for. */
 struct km_ahead_want {
 	size_t pages, metadata_bytes;
 	unsigned order;

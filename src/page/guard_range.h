@@ -46,13 +46,11 @@ struct km_guarded_object {
 	bool taken;
 };
 
-/*
- * Hook of guarded objects (base/cc.h). alloc: allocate an object, zeroed or constructed as the cache and gfp demand;
+/* Hook of guarded objects (base/cc.h). alloc: allocate an object, zeroed or constructed as the cache and gfp demand;
  * NULL: not now. May make system calls. Requires: no lock is held. free: free the object at a guarded address. cache
  * NULL: any cache. function NULL: the object comes from a CPU's sheaf, long after the free by its user. Runs also in
  * signal handlers and under locks, so free takes no lock. again: the fast path allocates an object that the fast path
- * may have freed before.
- */
+ * may have freed before. */
 struct km_guard_ops {
 	void (*start)(const struct km_guard_options *options);	/* called before the first cache is made */
 	void (*ready)(void);					/* called when libc is ready as well: sampling may

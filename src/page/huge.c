@@ -323,14 +323,12 @@ static void *fit(struct km_huge_cached cached, size_t bytes)
 	return p;
 }
 
-/*
- * Put a freed block into the cache, with the state of a fresh mapping: the last user's advice for forks and core
- * dumps, and protections, are undone. This happens at the free and not at reuse, because locked memory counts against
- * a limit, and different flags split the mapping. No block is cached with several nodes or under a sanitizer, where
- * a block must begin fresh; nor under a limit, where cached blocks would take address space from the program's
- * mappings. Drops the lock during system calls. Requires: the lock is held. Returns: false if the system refuses, the
- * block is locked, or the cache is full.
- */
+/* Put a freed block into the cache, with the state of a fresh mapping: the last user's advice for forks and core dumps,
+ * and protections, are undone. This happens at the free and not at reuse, because locked memory counts against a limit,
+ * and different flags split the mapping. No block is cached with several nodes or under a sanitizer, where a block must
+ * begin fresh; nor under a limit, where cached blocks would take address space from the program's mappings. Drops the
+ * lock during system calls. Requires: the lock is held. Returns: false if the system refuses, the block is locked, or
+ * the cache is full. */
 static bool park(void *p, size_t bytes, uint32_t region)
 {
 	if (km_node_count > 1 || km_sanitizer.any || km_os_is_limited())

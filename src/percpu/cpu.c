@@ -611,13 +611,11 @@ size_t km_percpu_word_bytes(void)
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 8 : 32;
 }
 
-/*
- * Returns: true if words at this place are slow to use. The processor first matches a store with later loads by the low
+/* Returns: true if words at this place are slow to use. The processor first matches a store with later loads by the low
  * 12 bits. A pcs word at the same place in its page as rseq_cs, which every sequence stores, makes a pair half slower
  * (18.5 cycles for 11.6). Such a word is not used, for the thread that starts the library. In most other threads
  * rseq_cs has another place, and meets one cache in 512. The place of the page map's first entry is not used either:
- * each free outside of the range loads this entry.
- */
+ * each free outside of the range loads this entry. */
 static bool aliases(uintptr_t address, size_t word, size_t words)
 {
 	size_t offset = (address & (KM_PAGE_SIZE - 1)) / 8;

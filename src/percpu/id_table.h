@@ -53,13 +53,11 @@ km_inline uintptr_t km_id_of(const void *object)
 	return km_hot.map[index & -(uintptr_t)(index < km_load(&km_hot.pages))];
 }
 
-/*
- * Returns: true if p is the start of an object, in a slab of the cache with this id.
- * Requires: km_hot.caches has a cache for the id. The factor is 2^64 / size, rounded up and somewhat above. So the
- * k-th multiple of size, times factor, is k * e modulo 2^64, where e is the excess of the factor, times size. The
- * product is below 2^KM_ID_SHIFT for objects only. For the multiple behind the last object, and for all other
- * addresses, the product is not below. km_id_find_factor shows the sums.
- */
+/* Returns: true if p is the start of an object, in a slab of the cache with this id. Requires: km_hot.caches has a
+ * cache for the id. The factor is 2^64 / size, rounded up and somewhat above. So the k-th multiple of size, times
+ * factor, is k * e modulo 2^64, where e is the excess of the factor, times size. The product is below 2^KM_ID_SHIFT for
+ * objects only. For the multiple behind the last object, and for all other addresses, the product is not below.
+ * km_id_find_factor shows the sums. */
 km_inline bool km_id_valid(uintptr_t id, const void *p)
 {
 	return !(((uint32_t)(uintptr_t)p & km_id_masks(id)->slab) * *km_id_factor(id) >> KM_ID_SHIFT);

@@ -146,14 +146,12 @@ extern km_hidden intptr_t km_rseq, km_thread_rseq;
 /* As km_rseq, for hits by concurrency id only. */
 extern km_hidden intptr_t km_cid_rseq;
 
-/*
- * Fast-path gate. A request from outside the process (cache/mailbox.h) turns each call into a miss by a store from the
+/* Fast-path gate. A request from outside the process (cache/mailbox.h) turns each call into a miss by a store from the
  * other process. The store sets the words by which hits find their rseq area to `shut`, a place whose CPU is -1. A hit
  * then finds the zeros below the areas. Misses use km_thread_rseq, which does not change. A miss finds the cached
  * objects, and checks whether the gate is shut (fast_path.h). A sequence under way has loaded its word already, and
  * ends normally. word: km_cid_rseq, if in use, and km_rseq; misses of each index check the word. A request of several
- * ticks gets the ticks from the very next calls, of any kind.
- */
+ * ticks gets the ticks from the very next calls, of any kind. */
 extern km_hidden struct kmem_gate km_gate;
 /* A request from outside is in progress: the gate stays shut until its end. Written by ticks (inspect/mailbox.c). */
 extern km_hidden bool km_gate_kept;
@@ -284,13 +282,11 @@ km_inline bool km_hits_by_cpu(void)
 /* Register this thread for rseq, if the library does so. Context: misses, before they look for a CPU to put objects
  * on. */
 void km_thread_register(void);
-/*
- * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another task. The
+/* Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another task. The
  * kernel writes an rseq area for the task that registered the area, and aborts only that task's sequences. So the area
  * is unregistered meanwhile, its CPU reads as none, and all calls of the child are misses. Returns: the registered
  * bytes, for km_thread_take_back; 0: the area was not registered, and stays so meanwhile; KM_NOT_LENT: the kernel
- * refused, and km_thread_take_back has nothing to do.
- */
+ * refused, and km_thread_take_back has nothing to do. */
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);
 void km_thread_take_back(size_t bytes);

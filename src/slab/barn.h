@@ -1,8 +1,8 @@
 /*
- * barn.h: a node's barn: full sheaves and empty sheaves that wait for a CPU of the node, and how many may wait. At first a
- * barn has room for ten of each. A program that frees and allocates many objects in turn raises the limit (note_missed
- * in sheaf.c), and reclaim lowers the limit again (km_sheaf_shed_barn). Invariants under the barn's lock: the counts
- * are the counts of the lists, and a full sheaf has an object.
+ * barn.h: a node's barn: full sheaves and empty sheaves that wait for a CPU of the node, and how many may wait. At
+ * first a barn has room for ten of each. A program that frees and allocates many objects in turn raises the limit
+ * (note_missed in sheaf.c), and reclaim lowers the limit again (km_sheaf_shed_barn). Invariants under the barn's lock:
+ * the counts are the counts of the lists, and a full sheaf has an object.
  */
 #ifndef KM_SLAB_BARN_H
 #define KM_SLAB_BARN_H

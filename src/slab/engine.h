@@ -181,12 +181,10 @@ struct km_array_engine {
 	bool (*has_room)(struct kmem_cache *cache);
 	/* Returns: whether another CPU may get a sheaf of charged objects. NULL: always. */
 	bool (*may_charge)(struct kmem_cache *cache);
-	/*
-	 * Engines with a limit and a schedule of their own; NULL: the cache code resizes sheaves by load, and empties
+	/* Engines with a limit and a schedule of their own; NULL: the cache code resizes sheaves by load, and empties
 	 * idle sheaves. look: called every two seconds; true: the sheaf of some CPU should be trimmed. trim: called
 	 * with the CPU's sheaf removed. Returns the sheaf to put back, or NULL: the engine keeps the sheaf. tune:
-	 * returns 0, and the caller then sets the limit; or -errno, and nothing is changed.
-	 */
+	 * returns 0, and the caller then sets the limit; or -errno, and nothing is changed. */
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
 	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **sheaf);
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
@@ -481,12 +479,10 @@ km_inline bool km_grace_relieves(void)
 {
 	return km_load_acquire(&km_grace) && km_grace->relieve();
 }
-/*
- * Returns true if empty slabs must stay: a reader may look at the objects, and no grace period would wait for the
- * reader. The slabs of a group's child cache stay while the group has a reference, because mem_cgroup_destroy_all
- * frees all objects of the group. `going` is read of the root cache, because child caches and debug shadow caches are
- * destroyed with the root.
- */
+/* Returns true if empty slabs must stay: a reader may look at the objects, and no grace period would wait for the
+ * reader. The slabs of a group's child cache stay while the group has a reference, because mem_cgroup_destroy_all frees
+ * all objects of the group. `going` is read of the root cache, because child caches and debug shadow caches are
+ * destroyed with the root. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
 	if (km_likely(!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU)))
@@ -503,12 +499,10 @@ void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 /* Construct the objects of a fresh slab, and tell the cache's hooks of the slab. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
-/*
- * Returns: true if this thread may run the constructor of the cache now. Constructors nest to a limit. An allocation
- * by a constructor may run the constructor of another cache. A request fails if the request needs a ninth constructor,
- * or a slab of a cache whose constructor is running. The second case is misuse, and reported with `tell`: a request
- * that must not wait may be a signal handler's. kmem_cache_alloc_nolock runs no constructor.
- */
+/* Returns: true if this thread may run the constructor of the cache now. Constructors nest to a limit. An allocation by
+ * a constructor may run the constructor of another cache. A request fails if the request needs a ninth constructor, or
+ * a slab of a cache whose constructor is running. The second case is misuse, and reported with `tell`: a request that
+ * must not wait may be a signal handler's. kmem_cache_alloc_nolock runs no constructor. */
 bool km_may_construct(const struct kmem_cache *cache, bool tell);
 /* Run the constructor over `count` objects, without the busy flag: constructors may allocate. Context: no lock is
  * held. */

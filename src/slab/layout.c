@@ -214,11 +214,9 @@ bool km_may_construct(const struct kmem_cache *cache, bool tell)
 	return km_thread.constructing.count < KM_CTORS_NESTED && !km_thread.late;
 }
 
-/*
- * Run the constructor over `count` objects, outside of the busy section. The stack of constructors changes inside of
+/* Run the constructor over `count` objects, outside of the busy section. The stack of constructors changes inside of
  * the busy section, so a signal handler never sees half an entry. errno is kept, because the request for the slab
- * succeeds. The constructor may call the system, whatever the gfp of the request.
- */
+ * succeeds. The constructor may call the system, whatever the gfp of the request. */
 void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 {
 	struct km_busy_was was = km_busy_begin();

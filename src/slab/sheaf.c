@@ -469,12 +469,10 @@ static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const st
 	return opened;
 }
 
-/*
- * Serves a request that insists on a node other than this CPU's; objects in the CPU's sheaves are of no use. The
- * asking node keeps a sheaf of the other node's objects: CPUs of the asking node share this sheaf, and use the other
- * node's barn once per sheaf. The last full sheaf stays in the other barn, for its own CPUs. Kernel: such a request
- * bypasses the sheaves.
- */
+/* Serves a request that insists on a node other than this CPU's; objects in the CPU's sheaves are of no use. The asking
+ * node keeps a sheaf of the other node's objects: CPUs of the asking node share this sheaf, and use the other node's
+ * barn once per sheaf. The last full sheaf stays in the other barn, for its own CPUs. Kernel: such a request bypasses
+ * the sheaves. */
 static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struct km_request *request,
 			  void **objects, unsigned want)
 {
@@ -527,12 +525,10 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 
 /* ------------------------------------------------------------------ sheaves that come from CPUs */
 
-/*
- * Sorts a sheaf before the sheaf goes to a barn, because fast-path frees ignore the object's node. Keeps the objects
- * of the most frequent node in the sheaf, and returns the others to their slabs. *node: that node. Returns: false if
- * less than half of the objects stay. Kernel: each free looks at the object's node, and a remote object bypasses the
- * sheaves.
- */
+/* Sorts a sheaf before the sheaf goes to a barn, because fast-path frees ignore the object's node. Keeps the objects of
+ * the most frequent node in the sheaf, and returns the others to their slabs. *node: that node. Returns: false if less
+ * than half of the objects stay. Kernel: each free looks at the object's node, and a remote object bypasses the
+ * sheaves. */
 static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 {
 	size_t count = km_sheaf_objects(&cache->fast.pcs, *sheaf), strangers = 0;
@@ -587,13 +583,10 @@ static void **flush_sheaf(struct kmem_cache *cache, void **sheaf)
 	return km_sheaf_bottom(&cache->fast.pcs, sheaf);
 }
 
-/*
- * Rewrites the first byte of each object, unchanged, because another CPU will write there next. A cache line written
- * there and read here is shared: the next writer waits for each line in turn, and a prefetch does nothing, because
- * the line is present. A line last written here moves as a whole, and many move at once (docs/theory.md).
- * Foreign pointers are left to validation. Objects of SLAB_TYPESAFE_BY_RCU are skipped, because readers may write to
- * free objects.
- */
+/* Rewrites the first byte of each object, unchanged, because another CPU will write there next. A cache line written
+ * there and read here is shared: the next writer waits for each line in turn, and a prefetch does nothing, because the
+ * line is present. A line last written here moves as a whole, and many move at once (docs/theory.md). Foreign pointers
+ * are left to validation. Objects of SLAB_TYPESAFE_BY_RCU are skipped, because readers may write to free objects. */
 static void own_objects(const struct kmem_cache *cache, void **sheaf)
 {
 	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU)

@@ -19,6 +19,7 @@
 #include "kit/heard.h"
 
 #include "cache/cache.h"
+#include "page/huge.h"
 #include "alloc/profile_record.h"
 
 #define BYTES 100000u
@@ -267,7 +268,7 @@ static void let_wait(void)
 
 static size_t blocks_there(void)
 {
-	return km_load(&km_large.blocks);
+	return km_load(&km_large.blocks) + km_load(&km_huge.blocks);
 }
 
 static void freed_by_a_shrink(void)

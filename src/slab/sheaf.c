@@ -24,7 +24,7 @@
 #include "sheaf.h"
 
 #define SHED_EMPTY		64u	/* empty sheaves freed under one hold of the lock */
-#define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
+#define GIVE_BATCH		32u	/* words of free bits changed under one lock. Kernel: PCS_BATCH_MAX, objects */
 
 /* ------------------------------------------------------------------ slabs and their bits */
 
@@ -190,26 +190,39 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 	return true;
 }
 
+/* Objects on their way to their slab, which share a word of free bits. */
 struct candidate {
 	struct km_page *slab;
-	void *object;
-	uint64_t *word, bit;		/* the object's free bit */
+	uint64_t *word, bits;		/* the word, and the objects' bits */
+	char *start;			/* address of the object of bit 0 */
+	unsigned count;			/* of bits */
 };
 
-/* Puts one object back. Requires: the node's lock. Returns: false on a double free. */
-km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
+/* Puts the objects back, and leaves the bits of objects freed twice. Requires: the node's lock. Returns: the number of
+ * objects put back. */
+km_inline unsigned put_back(struct sheaf_node *n, struct candidate *c)
 {
-	uint64_t bits = *c->word;
-
-	if (km_unlikely(bits & c->bit))
-		return false;
-	km_debug(c->slab->inuse, "a freed object was allocated");
-	km_store(c->word, bits | c->bit);
+	const uint64_t word = *c->word, twice = word & c->bits;
 	const bool was_full = c->slab->inuse == c->slab->objects;
-	km_store(&c->slab->inuse, (uint16_t)(c->slab->inuse - 1));
-	if (was_full)
-		km_slabs_list(&n->slabs, c->slab, false);
-	return true;
+
+	if (km_unlikely(twice))
+		c->count = (unsigned)__builtin_popcountll(c->bits ^ twice);
+	if (km_likely(c->count)) {
+		km_debug(c->slab->inuse >= c->count, "freed objects were allocated");
+		km_store(c->word, word | c->bits);
+		km_store(&c->slab->inuse, (uint16_t)(c->slab->inuse - c->count));
+		if (was_full)
+			km_slabs_list(&n->slabs, c->slab, false);
+	}
+	c->bits = twice;
+	return c->count;
+}
+
+static km_cold void report_twice(struct kmem_cache *cache, const struct candidate *c)
+{
+	for (uint64_t left = c->bits; left; left &= left - 1)
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
+			  c->start + (size_t)__builtin_ctzll(left) * cache->layout.size, cache->registry.name);
 }
 
 /* Requires: all objects are of node n. */
@@ -219,24 +232,26 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	struct km_page *empty[GIVE_BATCH];
 	const unsigned long keep = km_load(&cache->tune.min_partial);
 	unsigned empty_count = 0, twice = 0;
+	long given = 0;
 
 	km_lock(&n->slabs.lock);
 	for (unsigned i = 0; i < count; i++) {
-		struct km_page *slab = candidates[i].slab;
+		struct candidate *c = &candidates[i];
+		const unsigned now = put_back(n, c);
 
-		if (!put_back(n, &candidates[i]))
-			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, keep))
-			empty[empty_count++] = slab;
+		given += now;
+		if (km_unlikely(now && !c->slab->inuse) && km_sheaf_drop_if_empty(cache, n, c->slab, keep))
+			empty[empty_count++] = c->slab;
+		if (km_unlikely(c->bits))
+			candidates[twice++] = *c;
 	}
-	km_sheaf_count(cache, n, (long)twice - (long)count);
+	km_sheaf_count(cache, n, -given);
 	km_debug((long)n->slabs.counts.taken >= 0, "at most the allocated objects are freed");
 	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
 	for (unsigned i = 0; i < twice; i++)
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", candidates[i].object,
-			  cache->registry.name);
+		report_twice(cache, &candidates[i]);
 }
 
 /* Moves the candidates of the node to the front. Returns: their number. */
@@ -272,44 +287,59 @@ struct near {
 	size_t bytes;			/* 0: no slab */
 };
 
-/* Finds the object's slab and free bit. Returns: false after reporting an object of no slab of the cache. */
-km_inline bool look_up(struct kmem_cache *cache, void *object, struct near *near, struct candidate *c)
+/* Finds the object's slab, and its index in the slab. Returns: -1 after reporting an object of no slab of the cache. */
+km_inline int look_up(struct kmem_cache *cache, void *object, struct near *near)
 {
 	int index = -1;
 
 	if ((size_t)((char *)object - near->address) < near->bytes)
 		index = km_object_index(cache, near->slab, near->address, object);
-	if (index < 0) {
-		near->bytes = 0;
-		near->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
-		if (!near->slab)
-			return false;
-		__builtin_prefetch(near->slab, 1);
-		near->address = km_slab_first(cache, near->slab);
-		near->bytes = KM_PAGE_SIZE << near->slab->order;
-	}
-	c->slab = near->slab;
-	c->object = object;
-	c->word = sheaf_bits(cache, near->slab, near->address, (unsigned)index / 64);
-	c->bit = (uint64_t)1 << index % 64;
-	return true;
+	if (index >= 0)
+		return index;
+	near->bytes = 0;
+	near->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (!near->slab)
+		return -1;
+	__builtin_prefetch(near->slab, 1);
+	near->address = km_slab_first(cache, near->slab);
+	near->bytes = KM_PAGE_SIZE << near->slab->order;
+	return index;
 }
 
+/* Neighbours that follow one another become one candidate. An object that is already in the candidate is freed twice,
+ * and begins another candidate. */
 void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	struct candidate candidates[GIVE_BATCH];
+	struct candidate candidates[GIVE_BATCH], *last = NULL;
 	struct near near = { .bytes = 0 };
-	unsigned ready = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		if (!look_up(cache, objects[i], &near, &candidates[ready]) || ++ready < GIVE_BATCH)
+		const int index = look_up(cache, objects[i], &near);
+
+		if (km_unlikely(index < 0))
 			continue;
-		give_batch(cache, candidates, ready);
-		ready = 0;
-		near.bytes = 0;
+		uint64_t *word = sheaf_bits(cache, near.slab, near.address, (unsigned)index / 64);
+		const uint64_t bit = (uint64_t)1 << index % 64;
+		if (last && last->word == word && !(last->bits & bit)) {
+			last->bits |= bit;
+			last->count++;
+			continue;
+		}
+		if (last == &candidates[GIVE_BATCH - 1]) {
+			give_batch(cache, candidates, GIVE_BATCH);
+			/* The slab may be freed. */
+			last = NULL;
+			near.bytes = 0;
+			i--;
+			continue;
+		}
+		last = last ? last + 1 : candidates;
+		*last = (struct candidate){
+			near.slab, word, bit, near.address + (size_t)(index & ~63) * cache->layout.size, 1,
+		};
 	}
-	if (ready)
-		give_batch(cache, candidates, ready);
+	if (last)
+		give_batch(cache, candidates, (unsigned)(last - candidates) + 1);
 }
 
 /* ------------------------------------------------------------------ the barn */

@@ -199,13 +199,15 @@ size_t km_pages_reserve(long pages);
 /* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
  * memory. Requires: the caller holds a lock since before the count. */
 void km_pages_set_ready(size_t pages);
-/* Add to (negative: subtract from) the bytes of free objects in slabs. slab: also to the bytes of slabs. */
+/* Add to (negative: subtract from): slack: the bytes of free objects in slabs. slab: also the bytes of slabs. retain:
+ * the bytes of objects that caches may keep because their use alternates. */
 void km_pages_slack(long bytes);
 void km_pages_slab(long bytes);
+void km_pages_retain(long bytes);
 /* A clock for the age of cached objects: the bytes of all new slabs, and of all objects that returned to slabs. */
 extern size_t km_slab_clock;
-/* Returns: true if a sweep is due: since the last sweep slabs, or free objects in slabs, grew by a 32nd of
- * km_pages_there(), and 1 MiB at least. */
+/* Returns: true if a sweep is due. Since the last sweep free objects in slabs grew by a 32nd of km_pages_there(), and
+ * 1 MiB at least; or slabs did, and caches retain as much. */
 bool km_pages_too_slack(void);
 /* Begin a sweep. Returns: the time by km_slab_clock since when a cache must have been wanted to keep its objects. */
 size_t km_pages_sweep_since(void);

@@ -95,6 +95,11 @@ void km_pages_slab(long bytes)
 	km_pages_slack(bytes);
 }
 
+void km_pages_retain(long bytes)
+{
+	km_add(&km_arena.retained, (size_t)bytes);
+}
+
 static size_t sweep_step(void)
 {
 	return km_max(km_pages_there() / SWEEP_PART, (size_t)DIRTY_FLOOR_PAGES) << KM_PAGE_SHIFT;
@@ -110,9 +115,18 @@ static bool has_grown(struct km_growth *bytes, size_t step)
 	return now > swept && now - swept > step;
 }
 
+/* Growth of slabs does not count without retained objects: other cached objects are few, and draining them would make
+ * slabs come and go. */
+static bool slabs_have_grown(void)
+{
+	const size_t step = sweep_step();
+
+	return has_grown(&km_arena.slabs, step) && km_load(&km_arena.retained) > step;
+}
+
 bool km_pages_too_slack(void)
 {
-	return has_grown(&km_arena.slack, sweep_step()) || has_grown(&km_arena.slabs, sweep_step());
+	return has_grown(&km_arena.slack, sweep_step()) || slabs_have_grown();
 }
 
 size_t km_pages_sweep_since(void)
@@ -120,7 +134,7 @@ size_t km_pages_sweep_since(void)
 	const size_t clock = km_load(&km_slab_clock), before = km_load(&km_arena.sweep_began);
 
 	km_store(&km_arena.sweep_began, clock);
-	return has_grown(&km_arena.slabs, sweep_step()) ? clock - km_min(sweep_step(), clock) : before;
+	return slabs_have_grown() ? clock - km_min(sweep_step(), clock) : before;
 }
 
 void km_pages_swept(void)

@@ -58,6 +58,7 @@ struct km_arena {
 	struct km_growth slack;		/* bytes of free objects in slabs */
 	struct km_growth slabs;		/* bytes of slabs */
 	size_t sweep_began;		/* km_slab_clock at the beginning of the last sweep */
+	size_t retained;		/* bytes of objects that caches may keep because their use alternates */
 	size_t gone_pages;		/* pages in use with the flag KM_PAGE_GONE */
 	size_t peak_pages;		/* recent peak of pages in use and in huge blocks */
 	size_t kept_pages;		/* dirty pages at the last purge that the system refused */

@@ -35,6 +35,13 @@ struct barn {
 	uint64_t gets, puts;		/* events, counted here because this line is already held */
 };
 
+/* Raises (negative: lowers) the barn's limit. Requires: the barn's lock. */
+km_inline void km_sheaf_learn(const struct kmem_cache *cache, struct barn *barn, long objects)
+{
+	barn->more += (size_t)objects;
+	km_pages_retain(objects * (long)cache->layout.size);
+}
+
 km_inline unsigned objects_in(const struct kmem_cache *cache, void **sheaf)
 {
 	return (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf);

@@ -365,12 +365,12 @@ static unsigned take_top(const struct kmem_cache *cache, void ***sheaf, void **o
  * stayed in a larger barn: raises the limit by their number. So a program that frees and allocates N objects in turn
  * exchanges sheaves with the barn from the second turn on. Not with slab charge hooks, because a group would pay for
  * slabs of free objects. Kernel: ten full sheaves, always. */
-static void note_missed(struct barn *barn, size_t count)
+static void note_missed(const struct kmem_cache *cache, struct barn *barn, size_t count)
 {
 	km_lock_scope(&barn->lock);
 	count = km_min(count, barn->missed);
 	km_store(&barn->missed, barn->missed - count);
-	barn->more += count;
+	km_sheaf_learn(cache, barn, (long)count);
 }
 
 /* Puts an empty sheaf (or NULL) into the barn, or frees the sheaf. */
@@ -445,7 +445,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 		return NULL;
 	sheaf = fill_sheaf(cache, request, room);
 	if (sheaf && km_load(&barn->missed) && request->may_wait && !cache->memcg.slab_charge)
-		note_missed(barn, objects_in(cache, sheaf));
+		note_missed(cache, barn, objects_in(cache, sheaf));
 	if (!sheaf && !empty)
 		keep_empty(cache, barn, room, request->may_wait);
 	return sheaf;
@@ -699,7 +699,7 @@ static void **cut_unused(struct kmem_cache *cache, struct barn *barn)
 	km_store(link, (uint64_t)0);
 	km_bump(&barn->full_count, 1 - barn->low_count);
 	km_bump(&barn->objects, -objects);
-	barn->more -= km_min(barn->more, objects);
+	km_sheaf_learn(cache, barn, -(long)km_min(barn->more, objects));
 	return unused;
 }
 
@@ -710,7 +710,7 @@ void km_sheaf_shed_barn(struct kmem_cache *cache, struct barn *barn)
 	km_lock(&barn->lock);
 	const size_t most = barn_most(cache, barn), room = most - km_min(barn->high, most);
 	unused = barn->low ? cut_unused(cache, barn) : NULL;
-	barn->more -= km_min(barn->more, room);
+	km_sheaf_learn(cache, barn, -(long)km_min(barn->more, room));
 	km_store(&barn->missed, barn->missed / 2);
 	barn->high = barn->objects;
 	set_low(barn);

@@ -132,10 +132,10 @@ static const struct km_slab_kind kind = {
 };
 
 /* Lowers the barn's limit to the initial limit. */
-static void forget_amplitude(struct barn *barn)
+static void forget_amplitude(const struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock_scope(&barn->lock);
-	barn->more = 0;
+	km_sheaf_learn(cache, barn, -(long)barn->more);
 	km_store(&barn->missed, (size_t)0);
 }
 
@@ -157,7 +157,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 
 	send_home(cache);
 	km_for_each_node(n, cache) {
-		forget_amplitude(&n->barn);
+		forget_amplitude(cache, &n->barn);
 		km_sheaf_adopt(cache, n);
 		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	}
@@ -173,7 +173,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	km_store(&barn->touched, false);
 	if (idle) {
 		km_sheaf_flush_barn(cache, barn);
-		forget_amplitude(barn);
+		forget_amplitude(cache, barn);
 	} else {
 		km_sheaf_shed_barn(cache, barn);
 	}

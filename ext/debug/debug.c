@@ -36,8 +36,8 @@ static void begin(struct kmem_cache *cache, void *object)
 	become(cache, object, KM_DEBUG_FREE);
 }
 
-/* Returns: true if the object's state is TAKEN or CHANGES. If the state word is damaged, the engine's record
- * decides. */
+/* Returns: true if the object's state is TAKEN or CHANGES. If the state word is damaged, the engine's record and the
+ * object's bytes decide (km_debug_seems_taken). */
 static bool is_taken(const struct kmem_cache *cache, void *object, const struct km_debug_seen *seen, bool engine_says)
 {
 	return seen->state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, engine_says) :
@@ -52,8 +52,8 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
-/* Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
- * exists. */
+/* Print one SLAB_TRACE line. The line's inuse counts the object, before a free too. Kernel: a stack follows each line;
+ * here a stack follows only if a track exists. */
 static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
 	struct km_debug_about about = { cache, km_debug_slab(object), object };

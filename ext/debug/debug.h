@@ -178,12 +178,12 @@ void km_debug_report_region(const struct km_debug_region *region, const void *st
 void km_debug_report_end(const struct km_debug_about *about);
 /* Print the misuse line of an overwritten object or slab, below the report. The line may end the process. */
 void km_debug_misuse(const struct km_debug_about *about, const char *function);
-/* Report damage of a large block. marks NULL: no track is trusted. region NULL: the title is the whole message. */
 struct km_debug_block {
 	const void *at;
 	size_t bytes;
-	const struct kmem_record_mark *marks;
+	const struct kmem_record_mark *marks;	/* tracks of allocation and free; NULL: the report has no tracks */
 };
+/* Report damage of a large block. region: the damaged bytes; NULL: unknown, and the title names the damage. */
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
 /* Announce the repair of a region. */
 void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region);

@@ -110,7 +110,7 @@ static void bad(enum km_misuse what, const char *function, const void *p)
 	km_misuse_of(what, function, p, "large", NULL, waiting.flags & SLAB_STORE_USER);
 }
 
-/* Report and repair the damage of a block. A report may end the process. Returns: the number of damages. */
+/* Report the damage of a block, and refill damaged regions. A report may end the process. Returns: the damages. */
 static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 {
 	struct record *record = record_of(p, bytes);
@@ -118,7 +118,7 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 	unsigned char *from, *to;
 	unsigned damages = 0;
 
-	/* With a broken seal the requested size is not trusted, so no region can be checked. */
+	/* With a broken seal the requested size is not trusted, so no region can be checked or refilled. */
 	if (km_load(&record->seal) != sealed(p, record, taken ? TAKEN : FREE)) {
 		tell(p, bytes, NULL, "kmalloc Redzone overwritten");
 		bad(KM_MISUSE_OVERWRITTEN, function, p);

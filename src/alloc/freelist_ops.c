@@ -27,8 +27,8 @@ km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
 	return object;
 }
 
-/* Allocates one object from the CPU's freelist; requests for a named node, and requests with charging, go to the
- * engine. */
+/* Allocates one object from the CPU's freelist. Requests for a named node, requests with odd gfp bits other than
+ * __GFP_ZERO, and requests that find the freelist empty, go to the engine. */
 static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))

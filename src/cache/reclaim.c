@@ -539,7 +539,7 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
-	/* Objects before the end of a grace period are not in use: wait once for the end, before the last try. */
+	/* If nothing was flushed, the next try is the last; or the last but one, if a grace period freed objects. */
 	if (flushing.slabs)
 		++*tries;
 	else

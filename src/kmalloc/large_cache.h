@@ -39,7 +39,7 @@ km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
 /* Returns: the class for `bytes`, made if requested often enough and the request may wait; NULL if no class serves
  * the size. charged: a class of charged blocks. */
 struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct km_request *request);
-/* Take an uncharged block cached on this CPU. Returns: NULL if none is cached with the alignment `align`. */
+/* Take one uncharged block cached on this CPU. Returns: NULL if none is cached, or the block taken is not aligned. */
 void *km_large_cache_take(struct kmem_cache *class, size_t align);
 /* Take any sufficiently large block cached on this CPU, for a request that may not wait. */
 void *km_large_cache_take_larger(size_t bytes, size_t align);

@@ -15,8 +15,8 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order);
 /* Free kept pages of any name, at least `pages` if so many are kept, for a request that would otherwise be refused.
  * Returns: the number of freed pages. */
 size_t km_addr_reuse_release(size_t pages);
-/* Pages kept for names, and pages of guards. The zone counts these pages as used; statistics count them as free and
- * clean. */
+/* Number of freed pages kept for caches of a name, and of guard pages. The zone counts these pages as used; statistics
+ * count them as free and clean. */
 extern km_hidden size_t km_addr_reuse_pages;
 extern km_hidden struct km_lock km_addr_reuse_lock;	/* for a fork */
 

@@ -176,7 +176,7 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
 /* Give dirty pages back to the system after `decay_ms` of being free (0: all). Returns: the pages given back. */
 size_t km_pages_purge(unsigned decay_ms);
-/* Returns: the pages of all slabs and large blocks. */
+/* Returns: the pages in use: of slabs, of large blocks, and km_addr_reuse_pages. */
 size_t km_pages_used(void);
 /* Returns: km_pages_used() less the gone pages (KM_PAGE_GONE). Bounds are fractions of this number. */
 size_t km_pages_there(void);

@@ -66,6 +66,17 @@ void km_metadata_note_span(const void *start, size_t bytes)
 	note_span(start, bytes);
 }
 
+/* Set bytes of metadata. Under ThreadSanitizer by plain stores: the sanitizer intercepts memset, but does not see the
+ * lock, and would report a race. */
+static void set(void *p, uint8_t value, size_t bytes)
+{
+	if (km_likely(!km_sanitizer.thread))
+		__builtin_memset(p, value, bytes);
+	else
+		for (volatile uint8_t *at = p; bytes; bytes--)
+			*at++ = value;
+}
+
 static bool new_range(size_t bytes)
 {
 	size_t least = km_align_up(bytes * 2, COMMIT_STEP);
@@ -85,7 +96,7 @@ static bool new_range(size_t bytes)
 	/* Free pieces of the former range stay on the lists. Its pages are never purged. */
 	metadata.base = p;
 	if (metadata.gone)
-		__builtin_memset(metadata.gone, 0, MARK_BYTES);
+		set(metadata.gone, 0, MARK_BYTES);
 	metadata.gone_pages = 0;
 	/* The first system page stays without access, so that a mapping of metadata begins after it. */
 	metadata.at = metadata.committed = p + km_os_page_bytes();
@@ -195,17 +206,6 @@ static void *carve(size_t bytes, bool may_wait)
 	return p;
 }
 
-/* Zero a piece. Under ThreadSanitizer by plain stores: the sanitizer intercepts memset, but does not see the lock,
- * and would report a race. */
-static void clear(void *p, size_t bytes)
-{
-	if (km_likely(!km_sanitizer.thread))
-		__builtin_memset(p, 0, bytes);
-	else
-		for (volatile uint64_t *at = p; bytes; bytes -= sizeof(*at))
-			*at++ = 0;
-}
-
 static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 {
 	may_wait &= !km_thread.no_calls;
@@ -221,7 +221,7 @@ static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 			metadata.free[spread][shift] = *link_of(p);
 			km_debug(metadata.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
 			metadata.free_bytes -= (size_t)1 << shift;
-			clear(p, (size_t)1 << shift);
+			set(p, 0, (size_t)1 << shift);
 		} else {
 			/* A page is cut into pieces of one list: so the page can be purged when all records of one kind
 			 * are free. */
@@ -389,7 +389,7 @@ static size_t choose(size_t all)
 		end = km_min(page + unit, all);
 		for (size_t at = page; at < end; at++)
 			goes &= metadata.units[at] == UNITS;
-		__builtin_memset(metadata.units + page, goes ? UNITS : 0, end - page);
+		set(metadata.units + page, goes ? UNITS : 0, end - page);
 		chosen += goes ? unit : 0;
 	}
 	return chosen;
@@ -405,7 +405,7 @@ static bool goes(const void *piece, unsigned shift)
 	for (size_t i = 0; all && i < pages; i++)
 		all = units[i] == UNITS;
 	if (units && !all)
-		__builtin_memset(units, 0, pages);
+		set(units, 0, pages);
 	return all;
 }
 
@@ -430,8 +430,8 @@ static void purge(char *p, size_t bytes)
 
 	if (from >= to || km_os_purge(from, (size_t)(to - from)))
 		from = to = p;
-	__builtin_memset(p, 0, (size_t)(from - p));
-	__builtin_memset(to, 0, (size_t)(p + bytes - to));
+	set(p, 0, (size_t)(from - p));
+	set(to, 0, (size_t)(p + bytes - to));
 }
 
 static void give_back(size_t all)
@@ -465,7 +465,7 @@ static size_t trim(void)
 	metadata.freed = 0;
 	if (!have_marks() || all > RANGE_BYTES >> KM_PAGE_SHIFT)
 		return 0;
-	__builtin_memset(metadata.units, 0, all + 1);
+	set(metadata.units, 0, all + 1);
 	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++) {
 		count_list(metadata.free[0][shift], shift);
 		count_list(metadata.free[1][shift], shift);

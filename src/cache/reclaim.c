@@ -312,6 +312,9 @@ static void sweep(void)
 	km_registry_try_some(round, MAX_VISITS, sweep_cache, &reclaim.swept_since, hollow_swept);
 	if (!round->left)
 		km_pages_swept();
+	/* The sheaves of drained barns. */
+	if (idle.count)
+		km_metadata_trim(false);
 }
 
 /* Most passes of one tick. */

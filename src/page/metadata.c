@@ -21,7 +21,7 @@
 #define RANGE_BYTES	((size_t)1 << 30)
 #define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
-#define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
+#define TRIM_FROM	((size_t)1 << 20)	/* least free bytes for a trim */
 
 struct km_metadata km_metadata;
 static struct {

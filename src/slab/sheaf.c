@@ -21,6 +21,7 @@
 #include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
+#include "os/os.h"
 #include "sheaf.h"
 
 #define SHED_EMPTY		64u	/* empty sheaves freed under one hold of the lock */
@@ -361,10 +362,18 @@ static unsigned take_top(const struct kmem_cache *cache, void ***sheaf, void **o
 	return got;
 }
 
+/* Returns whether the barn may grow. Not with slab charge hooks, because a group would pay for slabs of free objects.
+ * Not under a limit on memory, because the memory of sheaves stays committed. Not while a sheaf has twice the memory of
+ * its objects: a sheaf has the memory for the largest capacity, and the user may set a capacity of two. */
+static bool may_learn(const struct kmem_cache *cache)
+{
+	return !cache->memcg.slab_charge && !km_os_is_limited() &&
+	       cache->fast.pcs.sheaf_mask < 2 * km_mask_capacity(km_alloc_mask(cache)) * cache->layout.size;
+}
+
 /* The program takes `count` objects from slabs. Of these, objects that went to the slabs for lack of room would have
  * stayed in a larger barn: raises the limit by their number. So a program that frees and allocates N objects in turn
- * exchanges sheaves with the barn from the second turn on. Not with slab charge hooks, because a group would pay for
- * slabs of free objects. Kernel: ten full sheaves, always. */
+ * exchanges sheaves with the barn from the second turn on. Kernel: ten full sheaves, always. */
 static void note_missed(const struct kmem_cache *cache, struct barn *barn, size_t count)
 {
 	km_lock_scope(&barn->lock);
@@ -444,7 +453,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	if (!room)
 		return NULL;
 	sheaf = fill_sheaf(cache, request, room);
-	if (sheaf && km_load(&barn->missed) && request->may_wait && !cache->memcg.slab_charge)
+	if (sheaf && km_load(&barn->missed) && request->may_wait && may_learn(cache))
 		note_missed(cache, barn, objects_in(cache, sheaf));
 	if (!sheaf && !empty)
 		keep_empty(cache, barn, room, request->may_wait);

@@ -1,7 +1,8 @@
 /*
  * sheaf_phases: a program allocates many objects and frees all of them, again and again. From the second turn on the
  * barn of engine sheaf keeps the objects, so no slab comes or goes. An unused barn gives the objects back; a barn
- * of a private group keeps none beyond the initial limit, because the group pays for the slabs. While other caches
+ * of a private group keeps none beyond the initial limit, because the group pays for the slabs. Nor does a barn of
+ * sheaves with few objects each, or under a limit on memory, because sheaves have memory, too. While other caches
  * grow, a cache that is not used gives its objects back, so all caches together hold little more than one needs.
  * Disciplines: all.
  */
@@ -9,6 +10,7 @@
 
 #include <kmem/memcg.h>
 
+#include "cache/cache.h"
 #include "page/arena.h"
 #include "slab/sheaf.h"
 
@@ -106,6 +108,34 @@ static void charged(void)
 	done(cache);
 }
 
+/* A barn keeps ten sheaves with two small objects each: a sheaf has the memory for the largest capacity. */
+static void small_sheaves(void)
+{
+	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "sheaf" }, 64, 0);
+
+	begin();
+	CHECK_EQUAL(km_cache_set_capacity(cache, 2), 0);
+	for (unsigned i = 0; i < 3; i++)
+		turn(cache);
+	CHECK_EQUAL(sheaf_node(cache, 0)->barn.more, 0);
+	CHECK(sheaf_node(cache, 0)->barn.full_count <= MAX_FULL_SHEAVES);
+	done(cache);
+}
+
+/* Under a limit on memory a barn does not grow, because the memory of sheaves stays committed. */
+static void limited(void)
+{
+	struct kmem_cache *cache = fresh();
+
+	begin();
+	km_os_set_data_limit((size_t)1 << 40);
+	for (unsigned i = 0; i < 3; i++)
+		turn(cache);
+	km_os_set_data_limit(SIZE_MAX);
+	CHECK_EQUAL(sheaf_node(cache, 0)->barn.more, 0);
+	done(cache);
+}
+
 /* Each cache has three turns, and the next cache follows. */
 static void bounded(void)
 {
@@ -130,7 +160,8 @@ static void bounded(void)
 int main(void)
 {
 	static const struct test_case cases[] = {
-		{ "by turns", by_turns }, { "as told", as_told }, { "charged", charged }, { "bounded", bounded },
+		{ "by turns", by_turns }, { "as told", as_told }, { "charged", charged },
+		{ "small sheaves", small_sheaves }, { "limited", limited }, { "bounded", bounded },
 	};
 
 	return run_in_turn(cases, km_array_count(cases), 20);

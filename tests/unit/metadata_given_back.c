@@ -86,6 +86,22 @@ static void pieces(void)
 	km_metadata_trim(true);
 }
 
+/* A tick gives 2 MiB back, such as the sheaves of a phase. */
+static void by_a_tick(void)
+{
+	void *sheaf[512];
+
+	for (unsigned i = 0; i < 512; i++) {
+		NEED((sheaf[i] = km_metadata_alloc(4096, true)));
+		memset(sheaf[i], 1, 4096);
+	}
+	size_t most = km_metadata_committed_bytes();
+	for (unsigned i = 0; i < 512; i++)
+		km_metadata_free(sheaf[i], 4096);
+	km_metadata_trim(false);
+	CHECK(km_metadata_committed_bytes() + (1 << 20) <= most);
+}
+
 /* ------------------------------------------------------------------ groups */
 
 static unsigned long meta_bytes(void)
@@ -143,6 +159,7 @@ int main(void)
 {
 	kmem_shrink_all();
 	pieces();
+	by_a_tick();
 	destroyed();
 	groups();
 	return failures != 0;

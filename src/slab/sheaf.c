@@ -363,12 +363,12 @@ static unsigned take_top(const struct kmem_cache *cache, void ***sheaf, void **o
 }
 
 /* Returns whether the barn may grow. Not with slab charge hooks, because a group would pay for slabs of free objects.
- * Not under a limit on memory, because the memory of sheaves stays committed. Not while a sheaf has twice the memory of
- * its objects: a sheaf has the memory for the largest capacity, and the user may set a capacity of two. */
+ * Not under a limit on memory, because the memory of sheaves stays committed. Not with sheaves of more than a third of
+ * the memory of their objects: small objects, or a small capacity, because each sheaf has room for the largest. */
 static bool may_learn(const struct kmem_cache *cache)
 {
 	return !cache->memcg.slab_charge && !km_os_is_limited() &&
-	       cache->fast.pcs.sheaf_mask < 2 * km_mask_capacity(km_alloc_mask(cache)) * cache->layout.size;
+	       3 * cache->fast.pcs.sheaf_mask < km_mask_capacity(km_alloc_mask(cache)) * cache->layout.size;
 }
 
 /* The program takes `count` objects from slabs. Of these, objects that went to the slabs for lack of room would have

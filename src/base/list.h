@@ -55,9 +55,11 @@ km_inline void km_list_del(struct km_list *entry)
 #define km_list_last(list, type, member)  km_container_of((list)->prev, type, member)
 #define km_list_for_each(entry, list)                                                              \
 	for (struct km_list *entry = (list)->next; entry != (list); entry = entry->next)
-/* The same, with `item` as the entry's structure; the list is its `member`. */
+/* The same, with `item` as the entry's structure; the list is its `member`. At the end `item` points at no structure,
+ * perhaps with a wrong alignment: its member is not accessed. */
 #define km_list_for_each_entry(type, item, list, member)                                           \
-	for (type *item = km_list_first(list, type, member); &item->member != (list);              \
+	for (type *item = km_list_first(list, type, member);                                       \
+	     (const char *)item + offsetof(type, member) != (const char *)(list);                  \
 	     item = km_list_first(&item->member, type, member))
 #define km_list_for_each_safe(entry, list)                                                         \
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \

@@ -586,7 +586,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 
 	km_memcg_scope();
 	const struct km_owed owed = km_thread.owed;
-	km_thread.owed = (struct km_owed){ NULL };
+	km_thread.owed = (struct km_owed){ 0 };
 	group = owed.objcg ? km_load(&owed.objcg->memcg) : NULL;
 	*bytes = owed.bytes;
 	return group && group->number == owed.number ? km_memcg_hold(group) : NULL;

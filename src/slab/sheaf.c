@@ -195,8 +195,7 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 struct candidate {
 	struct km_page *slab;
 	uint64_t *word, bits;		/* the word, and the objects' bits */
-	char *start;			/* address of the object of bit 0 */
-	unsigned count;			/* of bits */
+	unsigned first, count;		/* index of the object of bit 0; number of bits */
 };
 
 /* Puts the objects back, and leaves the bits of objects freed twice. Requires: the node's lock. Returns: the number of
@@ -223,7 +222,9 @@ static km_cold void report_twice(struct kmem_cache *cache, const struct candidat
 {
 	for (uint64_t left = c->bits; left; left &= left - 1)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
-			  c->start + (size_t)__builtin_ctzll(left) * cache->layout.size, cache->registry.name);
+			  km_slab_first(cache, c->slab) +
+				  (c->first + (size_t)__builtin_ctzll(left)) * cache->layout.size,
+			  cache->registry.name);
 }
 
 /* Requires: all objects are of node n. */
@@ -336,7 +337,7 @@ void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 		}
 		last = last ? last + 1 : candidates;
 		*last = (struct candidate){
-			near.slab, word, bit, near.address + (size_t)(index & ~63) * cache->layout.size, 1,
+			near.slab, word, bit, (unsigned)index & ~63u, 1,
 		};
 	}
 	if (last)
@@ -434,7 +435,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	void **sheaf = NULL;
 
 	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
-		barn->touched = true;
+		km_store(&barn->touched, true);
 		sheaf = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
 		km_bump(&barn->gets, sheaf != NULL);
 		if (sheaf && empty && push_empty(cache, barn, empty))
@@ -650,7 +651,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	if (km_load(&barn->crosses))
 		own_objects(cache, full);
 	km_lock(&barn->lock);
-	barn->touched = true;
+	km_store(&barn->touched, true);
 	const bool room = barn_has_room(cache, barn);
 	void **empty = room ? pop_empty(cache, barn) : NULL;
 	bool kept = empty && push_full(cache, barn, full);

@@ -19,6 +19,7 @@ static struct {
 	uint32_t flushes;		/* flushes of all caches for lack of pages, begun; written under the lock */
 	size_t peak_pages;		/* pages in use at most, since cached objects were last given back */
 	size_t swept_since;		/* the current sweep drains caches not wanted since (km_slab_clock) */
+	bool sweeping;			/* the current sweep has more caches to visit */
 	/* The current or last round of reaping. */
 	uint64_t began_ms;
 	bool quiet, purges;		/* in this round all is idle; so long that free pages go to the system, too */
@@ -297,7 +298,7 @@ static void hollow_swept(void *arg km_unused)
 
 static bool sweep_is_due(void)
 {
-	return km_load(&km_rounds[KM_ROUND_SWEEP].left) || km_pages_too_slack();
+	return km_load(&reclaim.sweeping) || km_pages_too_slack();
 }
 
 static void sweep(void)
@@ -310,6 +311,7 @@ static void sweep(void)
 		reclaim.swept_since = km_pages_sweep_since();
 	}
 	km_registry_try_some(round, MAX_VISITS, sweep_cache, &reclaim.swept_since, hollow_swept);
+	km_store(&reclaim.sweeping, round->left != 0);
 	if (!round->left)
 		km_pages_swept();
 	/* The sheaves of drained barns. */

@@ -152,14 +152,14 @@ struct km_cache_state {
 	bool touched;			/* a miss occurred since the last reclaim look */
 	bool going;			/* being destroyed: no slab of the cache may start to wait (kfree_rcu.c) */
 	uint8_t idle_looks;
+	bool swept;			/* drained by the last sweep */
+	uint8_t spared, spared_next;	/* sweeps for which the cache is spared: still, and at the next time */
 	uint32_t defrag_looks;
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's part of a per-CPU area, in bytes */
 	uint32_t word;			/* offset of word `id` in a per-CPU area; 0: none */
 	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
 	struct km_events *events;
 	uint64_t slab_bytes;		/* bytes of the cache's slabs */
-	bool swept;			/* drained by the last sweep */
-	uint8_t spared, spared_next;	/* sweeps for which the cache is spared: still, and at the next time */
 	size_t wanted_at;		/* km_slab_clock at the last request that the per-CPU sheaves could not serve */
 	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
 	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */

@@ -219,7 +219,7 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
-/* A signal handler that interrupted an engine defers each object by itself (km_miss_defer), because it has little
+/* In a signal handler inside an engine, each object is deferred (km_miss_defer), because the handler has little
  * stack. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {

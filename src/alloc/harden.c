@@ -73,7 +73,7 @@ void km_parts_comes(struct kmem_cache *cache, void *object)
 		*canary_at(cache, object) = canary_of(canary_at(cache, object));
 }
 
-/* Reports an object that leaves the quarantine if a user wrote to it after its free: its wiped bytes must be zeros. */
+/* Reports a write after a free: the wiped bytes of an object that leaves the quarantine must be zeros. */
 static void check_zeros(const struct kmem_cache *cache, const void *object)
 {
 	const uint64_t *word = object;

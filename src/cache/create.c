@@ -664,8 +664,7 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	if (cache->ext.shadows)
 		km_store(&cache->ext.shadows->calls, km_load(&cache->ext.shadows->calls) & 1);
 	km_store(&cache->memcg.calls, 0u);
-	/* Clear `touched`: a thread that has set it may be missing in the child before it set the bit in
-	 * km_alloc_ready. */
+	/* Clear `touched`: the parent's thread may have set `touched`, and not yet the bit in km_alloc_ready. */
 	km_store(&cache->state.touched, false);
 	km_pcs_fork_child(&cache->fast.pcs);
 	km_pcs_fork_child(&cache->memcg.charged);

@@ -15,8 +15,8 @@
 /* Waste that justifies a part, if the whole class had this size (plus four objects): another cache costs records,
  * and free objects in a slab or two. */
 #define WORTH_BYTES	((size_t)64 << 10)
-/* Number of misses by which one part must lead the others of its class before it is made. Each miss brings some dozens
- * of blocks. */
+/* Lead in misses over the other parts of the class that makes a part's cache. Each miss brings some dozens of
+ * blocks. */
 #define AHEAD		16u
 
 struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;

@@ -15,8 +15,8 @@
 #include "base/fields.h"
 #include "objcg.h"
 
-/* Bytes that a group until its release adds to `charged` of its objcg, to keep `charged` above 0: more than any
- * charge. */
+/* Bytes in `charged` of an objcg until the release of the objcg's group: more than any charge, so `charged` stays
+ * above 0. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
 /* Bytes added to `charged` of an objcg, to keep `charged` above 0, while the private group's record (struct km_private)
  * exists. */

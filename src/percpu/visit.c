@@ -3,11 +3,11 @@
  * exists once, here, for every operation. A copy in each operation would take 3 KiB of code, and each copy
  * would need its own interruption at each instruction (tests/rseq/abort.c).
  *
- * Comparing values is enough. Between the look and the commit of an operation, the thread may lose its CPU, move to
- * another CPU, and other threads may use the words. The words of another CPU have another address, so the commit
- * misses. A changed word is a miss, too. A word that changed and changed back counts as unchanged. This is correct,
- * because the operation depends on these values alone, and not on the changes between. The top names a sheaf and its
- * fill, the header names the spare, and the commit compares both if the operation went by both.
+ * A comparison of values is enough. Between the look and the commit of an operation, the thread may lose its CPU or
+ * move to another CPU, and other threads may use the words. The words of another CPU have another address, so the
+ * commit misses. A changed word is a miss, too. A word that changed and changed back counts as unchanged: the operation
+ * depends on values alone. The top names a sheaf and its fill, the header names the spare, and the commit compares the
+ * words used by the operation.
  *
  * A sheaf that left the CPU can still be read, because memory of sheaves stays memory of sheaves for ever
  * (page/metadata.c). The miss discards the value read. Operations of this kind never read objects in a sheaf:
